@@ -83,7 +83,7 @@ pub enum Command {
     Edit(EditArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
-    /// Show what differs between two compile traces
+    /// Show what differs between two compile traces, or between two models
     Diff(DiffArgs),
     /// Write a compilation as one HTML page: graphs of every pass, groups, reasons, kernels
     Report(ReportArgs),
@@ -382,6 +382,15 @@ pub struct ExportArgs {
     /// operators for
     #[arg(long)]
     pub optimized: bool,
+    /// With --amp: inputs and results of the file are f16 too; otherwise they keep their types
+    #[arg(long, conflicts_with_all = ["c", "rust", "web"])]
+    pub f16_ports: bool,
+    /// Write constants into a file beside the model, M.onnx.data, as is done for more than 2 GB of them
+    #[arg(long, conflicts_with_all = ["c", "rust", "web"])]
+    pub external_data: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -390,12 +399,15 @@ pub struct ExportArgs {
 /// `weft diff`
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// The first trace
-    #[arg(value_name = "A.trace")]
+    /// The first trace, or the first model: a path or a zoo name
+    #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// The second trace
-    #[arg(value_name = "B.trace")]
+    /// The second trace or model
+    #[arg(value_name = "B")]
     pub b: PathBuf,
+    /// Of models: results that differ by at most this share of their norm are equal [default: 1e-4]
+    #[arg(long)]
+    pub rtol: Option<f64>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

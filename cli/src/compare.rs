@@ -5,7 +5,7 @@ use crate::output::{print_text, show_table, table, verdict, write_json};
 use crate::range_checks::print_out_of_range;
 use comfy_table::Cell;
 use compiler::agreement::Difference;
-use compiler::calibrate::{Accumulated, Passed, Stored};
+use compiler::calibrate::{Accumulated, Passed, Stored, StoredRange};
 use compiler::passes::mixed_precision::escape_pattern;
 use std::path::Path;
 use workbench::Result;
@@ -79,12 +79,12 @@ fn print_sides([result, against]: &[Side; 2]) -> Result<()> {
 fn over_inputs(a: &CompareArgs, folder: &Path) -> Result<()> {
     let found = over_folder(&request(a), folder)?;
     if !write_json(&a.common, &found.record())? {
-        show_over_inputs(&found)?;
+        show_over_inputs(a, &found)?;
     }
     found.failure().map_or(Ok(()), Err)
 }
 
-fn show_over_inputs(found: &FolderComparison) -> Result<()> {
+fn show_over_inputs(a: &CompareArgs, found: &FolderComparison) -> Result<()> {
     let list = &found.list;
     if list.is_empty() {
         return print_all_in_f32();
@@ -93,6 +93,7 @@ fn show_over_inputs(found: &FolderComparison) -> Result<()> {
     print_text(&format!("{} of {} inputs agree within the tolerance", found.passed(), list.len()))?;
     print_distribution(&found.summaries(), list.len())?;
     print_worst(list)?;
+    print_ranges(&found.ranges, a.common.verbose > 0)?;
     found.departure().map_or(Ok(()), |text| print_text(&text))
 }
 
@@ -175,6 +176,30 @@ fn print_worst(cases: &[Case]) -> Result<()> {
         ]);
     }
     show_table(&t)
+}
+
+/// Ranges of the values that are stored in f16, over all inputs: those nearest to its end, all of them with `-v`.
+fn print_ranges(ranges: &[StoredRange], all: bool) -> Result<()> {
+    let shown = if all { ranges.len() } else { ranges.len().min(ROWS) };
+    if shown == 0 {
+        return Ok(());
+    }
+    let share = |part: u64, whole: u64| match part as f64 * 100.0 / whole.max(1) as f64 {
+        0.0 => "-".to_string(),
+        few if few < 0.01 => "<0.01 %".to_string(),
+        percent => format!("{percent:.2} %"),
+    };
+    let mut t = table(&["stored in f16", "op", "largest", "of 65504", "inf", "to 0", "subnormal"]);
+    for r in &ranges[..shown] {
+        let parts = [r.overflowing, r.zeroed, r.subnormal].map(|n| share(n, r.elements));
+        let first = [r.name.to_string(), r.op.clone(), format!("{:.4e}", r.largest), format!("{:.4}", r.of_f16)];
+        t.add_row(first.into_iter().chain(parts));
+    }
+    show_table(&t)?;
+    match ranges.len() - shown {
+        0 => Ok(()),
+        rest => print_text(&format!("and {rest} more values, which are smaller (-v shows them)")),
+    }
 }
 
 /// Shows where a failure comes from.

@@ -1,5 +1,7 @@
 //! `weft diff`: what differs between two compilations: the verdict first, then the details.
 
+mod lists;
+mod models;
 mod verdict;
 
 use crate::args::DiffArgs;
@@ -8,14 +10,14 @@ use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::comparison::{Comparison, Row, Source};
 use compiler::trace::diff::{Fact, GroupLine, Timing};
+use lists::{FIRST, first_of};
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::{LayerRecord, Verdict, VerdictRecord};
+use workbench::options::Tabled;
 use workbench::record::Versioned;
+use workbench::settings::Settings;
 use workbench::{Error, Result};
-
-/// Lines of a list that are shown without `-v`.
-const FIRST: usize = 12;
 
 /// Characters that a column of the table of facts may have.
 const WIDEST: usize = 48;
@@ -38,8 +40,18 @@ pub struct DiffRecord<'d> {
     differences: &'d TraceDiff,
 }
 
-/// Compares two traces.
+/// Compares two traces, or two models.
 pub fn execute(args: &DiffArgs) -> Result<()> {
+    let is_trace = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "trace");
+    match [&args.a, &args.b].map(is_trace) {
+        [true, true] => {}
+        [false, false] => return models::execute(args),
+        _ => return Err(Error::usage("a trace and a model have nothing to be held against each other")),
+    }
+    let of_models = args.common.given.iter().find_map(|id| Settings::row(id)).map(|row| row.written());
+    if let Some(option) = of_models.or(args.rtol.map(|_| "--rtol".into())) {
+        return Err(Error::usage(format!("{option} is for models: traces are compared as they are")));
+    }
     let (a, b) = (workbench::traces::read(&args.a)?, workbench::traces::read(&args.b)?);
     let d = TraceDiff::between(&a, &b).map_err(|e| Error::input(e.to_string()))?;
     let verdict = Verdict::of([&a, &b], [&args.a, &args.b]);
@@ -73,19 +85,6 @@ pub fn execute(args: &DiffArgs) -> Result<()> {
     first_of(&format!("remarks only in {second}"), &d.remarks_added, most, remark)?;
     layers(names, verdict.comparison(), most)?;
     timings(names, &d.timings)
-}
-
-/// A heading and the first lines of a list.
-fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T) -> String) -> Result<()> {
-    if list.is_empty() {
-        return Ok(());
-    }
-    print_text(&format!("\n{title}: {}", list.len()))?;
-    list.iter().take(most).try_for_each(|x| print_text(&format!("  {}", show(x))))?;
-    if list.len() > most {
-        print_text(&format!("  ... {} more (-v shows them)", list.len() - most))?;
-    }
-    Ok(())
 }
 
 fn line(facts: &[Fact]) -> String {

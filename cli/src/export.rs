@@ -1,11 +1,11 @@
 //! `weft export`
 
+mod onnx;
+
 use crate::args::{Common, ExportArgs};
-use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, Compiled, compile};
 use compiler::graph::{Module, open_dims};
 use compiler::name::Name;
-use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use runtime_cpu::{Isa, Processor};
@@ -14,41 +14,28 @@ use std::path::Path;
 use std::sync::Arc;
 use weft::external::c::files_of;
 use weft::packed_constant;
-use workbench::executor::{Device, compile_options, pipeline_for, pipeline_options, profile_on, target_profile};
-use workbench::models::{inputs_for, load, load_open, short_name};
+use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
+use workbench::models::{inputs_for, load, short_name};
+use workbench::options::Tabled;
 use workbench::progress::{Progress, log};
 use workbench::written::write_file;
 use workbench::{Code, Error, Result};
 
 /// Writes a model as ONNX, as C, as a crate, or as a page.
 pub fn execute(a: &ExportArgs) -> Result<()> {
+    if let (None, Some(row)) = (&a.output, a.input.changed().next()) {
+        let why = format!("{} is for ONNX files: nothing else that is written depends on inputs", row.written());
+        return Err(Error::usage(why));
+    }
     match (&a.c, &a.rust, &a.web, &a.output) {
         (Some(folder), ..) => write_c(&a.model, &a.common, folder),
         (_, Some(folder), ..) => write_rust(&a.model, &a.common, folder),
         (_, _, Some(folder), _) => write_web(&a.model, &a.common, folder),
-        (.., Some(output)) => write_onnx(a, output),
+        (.., Some(output)) => onnx::write(a, output),
         (None, None, None, None) => {
             Err(Error::usage("-o FILE.onnx, --c DIR, --rust DIR or --web DIR says what to write"))
         }
     }
-}
-
-fn write_onnx(a: &ExportArgs, output: &Path) -> Result<()> {
-    let mut module = load_open(&a.model, &a.common)?;
-    if a.optimized {
-        let mut options = pipeline_options(&a.common)?;
-        // ONNX has no operators for Winograd's transforms: convolutions stay convolutions.
-        options.disabled.push(Winograd::NAME.into());
-        let mut cx = PassContext::new(target_profile(&a.common)?);
-        options.configure(&mut cx);
-        Sequential::new(default_pipeline(&options))
-            .run(&mut module, &mut cx)
-            .map_err(|e| Error::new(Code::Bug, e.to_string()))?;
-    }
-    let bytes = compiler::onnx::export_onnx(&module).map_err(|e| Error::input(e.to_string()))?;
-    write_file(output, &bytes)?;
-    log(&a.common, format!("wrote {} ({} bytes)", output.display(), bytes.len()));
-    Ok(())
 }
 
 /// A model whose sizes are all known, as `what` has them.

@@ -22,6 +22,7 @@ use workbench::error::ErrorRecord;
 use workbench::explain::record::{
     GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, PartRecord, SortedExplained,
 };
+use workbench::match_models::ModelDiff;
 use workbench::record::Versioned;
 use workbench::results::Added;
 use workbench::tune::record::Tuned;
@@ -65,6 +66,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("bench --ceilings", schema::<Versioned<CeilingsRecord>>()),
         ("results add", schema::<Versioned<Added>>()),
         ("diff", schema::<Versioned<DiffRecord<'_>>>()),
+        ("diff of models", schema::<Versioned<ModelDiff>>()),
         ("times", schema::<Times>()),
         ("errors", schema::<Errors>()),
         ("ceilings", schema::<Ceilings>()),

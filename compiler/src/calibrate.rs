@@ -15,11 +15,13 @@
 //! Deliberately absent: devices and time. Kernels compute in f32 registers, so the host's rounding has the same effect.
 
 mod accumulate;
+mod ranges;
 mod search;
 mod storage;
 mod trial;
 
 pub use accumulate::{Accumulated, Passed, Point, Stored, accumulate, storage_of};
+pub use ranges::{Ranges, StoredRange};
 
 use crate::agreement::{F16_TOLERANCE, Tolerance};
 use crate::dtype::DType;

@@ -23,6 +23,7 @@ pub mod host_calls;
 pub mod images;
 pub mod inputs;
 pub mod layout_options;
+pub mod match_models;
 pub mod models;
 pub mod node_names;
 pub mod options;

@@ -41,17 +41,33 @@ pub fn load_with_values(
     inputs: Option<&Named>,
     values: &[(Name, Tensor)],
 ) -> Result<Module> {
+    loaded(model, settings, inputs, values, false)
+}
+
+/// As [`load`], but a size that no option gives stays open.
+pub fn load_kept_open(model: &str, settings: &Settings) -> Result<Module> {
+    let sized = settings.batch.is_some() || !settings.dim.is_empty() || !settings.shape.is_empty();
+    if sized { loaded(model, settings, None, &[], true) } else { load_open(model, settings) }
+}
+
+fn loaded(
+    model: &str,
+    settings: &Settings,
+    inputs: Option<&Named>,
+    values: &[(Name, Tensor)],
+    keep_open: bool,
+) -> Result<Module> {
     if is_onnx(model) {
         let ports = open_ports(model, settings, inputs)?;
         let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
-        let sizes = Sizes { values, ..sizes(&ports, settings, inputs, false)? };
+        let sizes = Sizes { values, ..sizes(&ports, settings, inputs, keep_open)? };
         sizes.decide(&ports)?;
         let loaded = Model::load_with(model, &sizes).map(Model::into_module).map_err(Error::from);
         return loaded.map_err(|e| shapes::blamed(e, model, settings, &ports));
     }
     let module = load_open(model, settings)?;
     let ports = input_ports(&module);
-    let sizes = sizes(&ports, settings, inputs, false)?;
+    let sizes = sizes(&ports, settings, inputs, keep_open)?;
     sizes.decide(&ports)?;
     let sized = Model::from_module(module).with_sizes(&sizes).map(Model::into_module).map_err(Error::from);
     sized.map_err(|e| shapes::blamed(e, model, settings, &ports))

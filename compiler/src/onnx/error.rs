@@ -109,6 +109,9 @@ pub enum ExportError {
         /// The error of its source.
         message: String,
     },
+    /// The file of the constants could not be written.
+    #[error("{0}")]
+    Write(String),
     /// Protobuf messages end at 2 GiB.
     #[error("the model has {bytes} bytes of constants; an ONNX file ends at 2 GiB")]
     TooLarge {

@@ -23,7 +23,7 @@ mod tensor_data;
 
 pub use crate::ops::onnx::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
 pub use error::{ExportError, ImportError, OLDEST_OPSET, UnsupportedOp};
-pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
+pub use export::{FUNCTION_DOMAIN, export_onnx, export_onnx_beside, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
 pub use import::{ImportOptions, element_name, import_onnx, import_onnx_with, onnx_inputs, onnx_values};
 pub use inspect::{inspect_onnx, onnx_metadata};

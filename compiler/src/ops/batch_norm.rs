@@ -8,7 +8,7 @@ use super::window::{DataLayout, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, FloatTypes, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Expr, UnaryOp};
@@ -63,8 +63,14 @@ impl Op for BatchNorm {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn widens(&self) -> bool {
+        true
+    }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
+    }
+    fn onnx_floats(&self) -> FloatTypes {
+        FloatTypes::Own
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))];

@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
-use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, FloatTypes, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::Expr;
 
@@ -71,6 +71,9 @@ impl Op for Cast {
     }
     fn decodes(&self) -> Option<Decoding> {
         self.to.is_float().then_some(Decoding::Elements)
+    }
+    fn onnx_floats(&self) -> FloatTypes {
+        FloatTypes::Own
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Cast", vec![("to", OnnxAttr::Int(onnx_code(self.to)))]);

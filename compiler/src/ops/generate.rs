@@ -82,10 +82,7 @@ impl Op for Full {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let shape = match self.dims.is_empty() {
-            true => {
-                let shape = const_dims(&self.shape).ok_or("a symbolic shape has no ONNX form")?;
-                cx.constant(Tensor::ints(&shape.iter().map(|&d| d as i64).collect::<Vec<_>>()))
-            }
+            true => cx.ints(&self.shape)?,
             false => cx.input(0),
         };
         let value = OnnxAttr::Tensor(filled(self.dtype, vec![1], self.value));
@@ -162,10 +159,20 @@ impl Op for Range {
         Ok((Range { size, dynamic: false }.into(), vec![Some(0), None, Some(2)]))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        if cx.input(1).is_empty() {
-            return Err("without a limit it has no ONNX form".into());
+        if !cx.input(1).is_empty() {
+            cx.simple("Range", vec![]);
+            return Ok(());
         }
-        cx.simple("Range", vec![]);
+        // Without a limit: start + delta * (0, 1 ... size - 1). A limit that is computed in floats may round.
+        let [zero, one] = [0, 1].map(|n| cx.constant(Tensor::scalar::<i64>(n)));
+        let (size, scalar) = (cx.ints(std::slice::from_ref(&self.size))?, cx.constant(Tensor::ints(&[])));
+        let size = cx.emit("Reshape", vec![size, scalar]);
+        let counted = cx.emit("Range", vec![zero, size, one]);
+        let (to, numbers) = (onnx_code(cx.output_types[0].dtype), cx.fresh());
+        cx.node("Cast", vec![counted], vec![numbers.clone()], vec![("to", OnnxAttr::Int(to))]);
+        let steps = cx.emit("Mul", vec![numbers, cx.input(2)]);
+        let (start, outputs) = (cx.input(0), cx.outputs.clone());
+        cx.node("Add", vec![steps, start], outputs, vec![]);
         Ok(())
     }
 }
@@ -284,8 +291,7 @@ impl Op for OneHot {
         Ok(())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let depth = self.depth.as_const().ok_or("a symbolic depth has no ONNX form")?;
-        let depth = cx.constant(Tensor::scalar(depth));
+        let depth = cx.ints(std::slice::from_ref(&self.depth))?;
         let (inputs, outputs) = (vec![cx.input(0), depth, cx.input(1)], cx.outputs.clone());
         cx.node("OneHot", inputs, outputs, vec![("axis", OnnxAttr::Int(self.axis))]);
         Ok(())

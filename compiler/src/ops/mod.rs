@@ -105,7 +105,7 @@ use crate::graph::{BuildError, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::counted::{Counted, CountedOperand, Counting};
-use crate::ops::onnx::{ExportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, FloatTypes, OnnxImport};
 use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -132,11 +132,9 @@ pub type OpResult<T> = Result<T, Fault>;
 /// How the op moves to another data layout: one of its own ([`layout`](Op::layout)), transposed operands
 /// ([`permuted`](Op::permuted)), split channels ([`packed`](Op::packed)).
 ///
-/// # Precision
-/// Whether its operands may be f16 ([`precision`](Op::precision)), and what then stays f32.
-///
-/// # ONNX
-/// [`export`](Op::export) writes it; its importers are rows of the family's `ONNX` table.
+/// # Precision and ONNX
+/// Whether its operands may be f16 ([`precision`](Op::precision)), and which then stay f32. [`export`](Op::export)
+/// writes it, in the types of [`onnx_floats`](Op::onnx_floats); its importers are rows of the family's `ONNX` table.
 pub trait Op: AttrObject {
     // ---- What every op says ----
 
@@ -148,12 +146,14 @@ pub trait Op: AttrObject {
     fn compute(&self, _cx: &mut ComputeContext<'_>) -> OpResult<()> {
         Err("has no tensor expression".into())
     }
-    /// Writes the op as ONNX nodes.
-    ///
-    /// # Errors
-    /// When ONNX has no such op.
+    /// Writes the op as ONNX nodes. An error says why ONNX has no such op.
     fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
         Err("has no ONNX form".into())
+    }
+
+    /// Float types that its ONNX form takes.
+    fn onnx_floats(&self) -> FloatTypes {
+        FloatTypes::One
     }
 
     // ---- Meaning ----
@@ -322,8 +322,7 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
-    /// computes in f32, rounds once, and gives nothing much larger: f16 data then need no casts around the op.
+    /// For an op of class [`Precision::Never`]: it computes f16 data in f32, rounds once, gives nothing much larger.
     fn widens(&self) -> bool {
         false
     }

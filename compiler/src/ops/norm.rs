@@ -7,7 +7,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
-use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, FloatTypes, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BufferId, Combiner, Expr, UnaryOp};
 
@@ -219,6 +219,9 @@ impl Op for RmsNorm {
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         permuted_norm(self.clone().into(), self.axis, 1, perm, cx)
+    }
+    fn onnx_floats(&self) -> FloatTypes {
+        FloatTypes::Wide
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         // RMSNormalization is newer than the opset that is written.

@@ -288,6 +288,18 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
+/// Float types that the ONNX form of an op takes as operands and results. Weft's ops take f32 beside f16; casts in the
+/// file make up for the difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FloatTypes {
+    /// One type for all: the first float result's.
+    One,
+    /// Each has a type of its own.
+    Own,
+    /// One type, and f32 in place of f16: the form has nodes that square or sum data, beyond what f16 holds.
+    Wide,
+}
+
 /// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from
 /// `inputs`.
 pub struct ExportContext<'a> {
@@ -305,8 +317,19 @@ pub struct ExportContext<'a> {
     pub constants: Vec<(String, Tensor)>,
     /// Prefix for fresh names, unique in the model.
     pub prefix: String,
-    /// Where the size of a symbol can be read: a value in scope and one of its axes.
-    pub symbols: &'a FxHashMap<Name, (String, usize)>,
+    /// Where the size of a symbol can be read.
+    pub symbols: &'a FxHashMap<Name, SizeSource>,
+    /// Symbols that were asked for and can be read nowhere.
+    pub missing: Vec<Name>,
+}
+
+/// A value in scope that tells a size.
+#[derive(Clone, Debug)]
+pub enum SizeSource {
+    /// The size of one of its axes.
+    Axis(String, usize),
+    /// The size is its one element; it has shape `[1]`.
+    Value(String),
 }
 impl ExportContext<'_> {
     /// A new, unique name.
@@ -361,9 +384,15 @@ impl ExportContext<'_> {
         let (op, a, b) = match value.node() {
             IntNode::Const(c) => return Ok(self.constant(Tensor::ints(&[*c]))),
             IntNode::Var(v) => {
-                let source = self.symbols.get(v).cloned();
-                let (of, axis) = source.ok_or_else(|| format!("the size `{v}` is no dimension of an input"))?;
-                let range = vec![("start", OnnxAttr::Int(axis as i64)), ("end", OnnxAttr::Int(axis as i64 + 1))];
+                let (of, axis) = match self.symbols.get(v) {
+                    Some(SizeSource::Axis(of, axis)) => (of.clone(), *axis as i64),
+                    Some(SizeSource::Value(value)) => return Ok(value.clone()),
+                    None => {
+                        self.missing.push(*v);
+                        return Err(format!("the size `{v}` is no dimension of an input").into());
+                    }
+                };
+                let range = vec![("start", OnnxAttr::Int(axis)), ("end", OnnxAttr::Int(axis + 1))];
                 let out = self.fresh();
                 self.node("Shape", vec![of], vec![out.clone()], range);
                 return Ok(out);

@@ -188,12 +188,8 @@ impl Op for Pad {
         Some(Ok(out))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let symbolic = "symbolic pads have no ONNX form";
         let pads = match self.dims.is_empty() {
-            true => {
-                let pads: Option<Vec<i64>> = self.pads.iter().map(Int::as_const).collect();
-                cx.constant(Tensor::ints(&pads.ok_or(symbolic)?))
-            }
+            true => cx.ints(&self.pads)?,
             false => cx.input(2),
         };
         let mut inputs = vec![cx.input(0), pads];

@@ -1,5 +1,6 @@
 //! Reductions over axes.
 
+use super::cast::onnx_code;
 use super::packed::{PackedForm, PackedOp, packed_axes};
 use super::permute::{PermutedOp, normalize_axes, permutation_without};
 use super::softmax::{Split, check_axes, permuted_axes};
@@ -270,7 +271,17 @@ impl Op for Reduce {
         let axes: Vec<i64> = self.axes.iter().map(|&a| a as i64).collect();
         let keepdims = ("keepdims", OnnxAttr::Int(self.keepdims as i64));
         let (x, axes, out) = (cx.input(0), cx.constant(Tensor::ints(&axes)), cx.outputs.clone());
-        cx.node(self.kind.onnx(), vec![x, axes], out, vec![keepdims]);
+        if cx.output_types[0].dtype != DType::Bool {
+            cx.node(self.kind.onnx(), vec![x, axes], out, vec![keepdims]);
+            return Ok(());
+        }
+        // The opset that is written reduces no booleans.
+        let to = |dtype| vec![("to", OnnxAttr::Int(onnx_code(dtype)))];
+        let number = cx.fresh();
+        cx.node("Cast", vec![x], vec![number.clone()], to(DType::I32));
+        let reduced = cx.fresh();
+        cx.node(self.kind.onnx(), vec![number, axes], vec![reduced.clone()], vec![keepdims]);
+        cx.node("Cast", vec![reduced], out, to(DType::Bool));
         Ok(())
     }
 }

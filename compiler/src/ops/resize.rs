@@ -18,7 +18,7 @@ use super::window::DataLayout;
 use super::{InferContext, LayoutRule, Op, OpRef, OpResult};
 use crate::dtype::DType;
 use crate::graph::TensorType;
-use crate::int::{Bounds, Dim, Int, const_dims, simplify};
+use crate::int::{Bounds, Dim, Int, simplify};
 use crate::ops::onnx::{ExportContext, OnnxAttr};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -344,18 +344,17 @@ impl Op for Resize {
         Some(PermutedOp::uniform(self.transposed(perm), perm, 1, 1))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let sizes = const_dims(&self.sizes).ok_or("symbolic sizes have no ONNX form")?;
         let roi = match self.roi.is_empty() {
             true => String::new(),
             false => cx.constant(Tensor::from_f64(DType::F32, vec![self.roi.len()], self.roi.iter().copied())),
         };
         let mut inputs = vec![cx.input(0), roi];
-        if sizes.is_empty() {
+        if self.sizes.is_empty() {
             let n = self.scales.len();
             inputs.push(cx.constant(Tensor::from_f64(DType::F32, vec![n], self.scales.iter().copied())));
         } else {
             inputs.push(String::new());
-            inputs.push(cx.constant(Tensor::ints(&sizes.iter().map(|&s| s as i64).collect::<Vec<_>>())));
+            inputs.push(cx.ints(&self.sizes)?);
         }
         let text = |s: &str| OnnxAttr::Str(s.into());
         let attrs = vec![

@@ -95,7 +95,7 @@ impl Op for TopK {
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let k = match self.dynamic {
             true => cx.input(1),
-            false => cx.constant(Tensor::ints(&[self.k.as_const().ok_or("a symbolic k has no ONNX form")?])),
+            false => cx.ints(std::slice::from_ref(&self.k))?,
         };
         let (inputs, outputs) = (vec![cx.input(0), k], cx.outputs.clone());
         let attrs = vec![("axis", OnnxAttr::Int(self.axis)), ("largest", OnnxAttr::Int(self.largest as i64))];

@@ -7,6 +7,7 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
+use crate::tensor::Tensor;
 use crate::tir::{Cond, Expr};
 
 attr_struct! {
@@ -114,8 +115,29 @@ impl Op for TensorScatter {
         Ok(())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let mode = if self.circular { "circular" } else { "linear" };
-        cx.simple("TensorScatter", vec![("axis", OnnxAttr::Int(self.axis)), ("mode", OnnxAttr::Str(mode.into()))]);
+        // TensorScatter is newer than the opset that is written: each element goes to the place of its batch and row.
+        let (cache, update) = (cx.output_types[0].clone(), cx.input_types[1].ok_or("the update is missing")?.clone());
+        let axis = normalize_axis(self.axis, cache.rank())?;
+        let along =
+            |d: usize| Tensor::ints(&(0..cache.rank()).map(|i| if i == d { -1 } else { 1 }).collect::<Vec<_>>());
+        let [zero, one] = [0, 1].map(|n: i64| cx.constant(Tensor::scalar(n)));
+        let (rows, scalar) = (cx.ints(&update.shape[axis..=axis])?, cx.constant(Tensor::ints(&[])));
+        let rows = cx.emit("Reshape", vec![rows, scalar]);
+        let rows = cx.emit("Range", vec![zero, rows, one]);
+        let (by_row, by_batch) = (cx.constant(along(axis)), cx.constant(along(0)));
+        let mut places = cx.emit("Reshape", vec![rows, by_row]);
+        if !cx.input(2).is_empty() {
+            let starts = cx.emit("Reshape", vec![cx.input(2), by_batch]);
+            places = cx.emit("Add", vec![places, starts]);
+        }
+        if self.circular {
+            let size = cx.ints(&cache.shape[axis..=axis])?;
+            places = cx.emit("Mod", vec![places, size]);
+        }
+        let shape = cx.emit("Shape", vec![cx.input(1)]);
+        places = cx.emit("Expand", vec![places, shape]);
+        let (inputs, outputs) = (vec![cx.input(0), places, cx.input(1)], cx.outputs.clone());
+        cx.node("ScatterElements", inputs, outputs, vec![("axis", OnnxAttr::Int(axis as i64))]);
         Ok(())
     }
 }

@@ -205,14 +205,11 @@ impl Op for Slice {
             cx.simple("Slice", vec![]);
             return Ok(());
         }
-        let constants = |v: &[Int]| -> Option<Vec<i64>> { v.iter().map(Int::as_const).collect() };
-        let symbolic = "symbolic bounds have no ONNX form";
-        let (starts, ends) = (constants(&self.starts).ok_or(symbolic)?, constants(&self.ends).ok_or(symbolic)?);
-        let n = starts.len() as i64;
-        let axes = if self.axes.is_empty() { (0..n).collect() } else { self.axes.clone() };
-        let steps = if self.steps.is_empty() { vec![1; starts.len()] } else { self.steps.clone() };
-        let mut inputs = vec![cx.input(0)];
-        inputs.extend([starts, ends, axes, steps].map(|v| cx.constant(Tensor::ints(&v))));
+        let n = self.starts.len();
+        let axes = if self.axes.is_empty() { (0..n as i64).collect() } else { self.axes.clone() };
+        let steps = if self.steps.is_empty() { vec![1; n] } else { self.steps.clone() };
+        let mut inputs = vec![cx.input(0), cx.ints(&self.starts)?, cx.ints(&self.ends)?];
+        inputs.extend([axes, steps].map(|v| cx.constant(Tensor::ints(&v))));
         let outputs = cx.outputs.clone();
         cx.node("Slice", inputs, outputs, vec![]);
         Ok(())

@@ -1,6 +1,6 @@
 //! Moves blocks of the spatial axes into channels and back.
 
-use super::window::DataLayout;
+use super::window::{DataLayout, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpRef, OpResult};
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int, simplify};
@@ -105,12 +105,9 @@ impl Op for DepthToSpace {
         Some(self)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        if self.layout != DataLayout::Nchw {
-            return Err(format!("has no ONNX form in {}", self.layout.title()).into());
-        }
         let mode = OnnxAttr::Str(self.order.name().to_uppercase());
-        cx.simple("DepthToSpace", vec![("blocksize", OnnxAttr::Int(self.block)), ("mode", mode)]);
-        Ok(())
+        let attrs = vec![("blocksize", OnnxAttr::Int(self.block)), ("mode", mode)];
+        export_channels_first(cx, self.layout, "DepthToSpace", attrs)
     }
 }
 
@@ -152,11 +149,7 @@ impl Op for SpaceToDepth {
         Some(self)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        if self.layout != DataLayout::Nchw {
-            return Err(format!("has no ONNX form in {}", self.layout.title()).into());
-        }
-        cx.simple("SpaceToDepth", vec![("blocksize", OnnxAttr::Int(self.block))]);
-        Ok(())
+        export_channels_first(cx, self.layout, "SpaceToDepth", vec![("blocksize", OnnxAttr::Int(self.block))])
     }
 }
 

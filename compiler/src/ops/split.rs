@@ -8,10 +8,9 @@ use super::slice::Slice;
 use super::{DataLayout, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Dim, Int, const_dims};
+use crate::int::{Dim, Int};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tensor::Tensor;
 use crate::tir::Expr;
 
 attr_struct! {
@@ -82,8 +81,7 @@ impl Op for Split {
         Some(sizes.map(|sizes| PackedOp::uniform(Split { axis: axis as i64, sizes }, 1, self.sizes.len())))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let sizes = const_dims(&self.sizes).ok_or("symbolic sizes have no ONNX form")?;
-        let sizes = cx.constant(Tensor::ints(&sizes.iter().map(|&s| s as i64).collect::<Vec<_>>()));
+        let sizes = cx.ints(&self.sizes)?;
         let (inputs, outputs) = (vec![cx.input(0), sizes], cx.outputs.clone());
         cx.node("Split", inputs, outputs, vec![("axis", OnnxAttr::Int(self.axis))]);
         Ok(())

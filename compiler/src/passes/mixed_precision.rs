@@ -26,12 +26,14 @@
 mod decide;
 mod fit;
 mod keep;
+mod ports;
 mod rewrite;
 #[cfg(test)]
 mod tests;
 
 pub use fit::{F16_MAX, MAX_LOSS, rounding_loss};
 pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, keep_list, matches_pattern};
+pub use ports::halve_ports;
 
 use super::rewriter::rewrite_functions;
 use super::{Pass, PassContext, PassError};

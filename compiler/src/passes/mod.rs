@@ -62,7 +62,7 @@ pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
-pub use mixed_precision::KeepF32;
+pub use mixed_precision::{KeepF32, halve_ports};
 pub use pipeline::{PipelineOptions, check_own_passes, default_pipeline};
 pub use sequential::{Sequential, run_pass};
 pub use to_a_normal_form::check_a_normal_form;

@@ -13,9 +13,15 @@ use crate::error::{Code, Error, Result};
 use crate::executor::{execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
+use crate::precision::on_this_device;
 use crate::progress::{Progress, log};
 use crate::record::Versioned;
+use crate::settings::Settings;
 use compiler::agreement::Difference;
+use compiler::calibrate::{Ranges, StoredRange};
+use compiler::graph::Module;
+use compiler::passes::PipelineOptions;
+use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::path::{Path, PathBuf};
 
@@ -85,6 +91,7 @@ impl Case {
 }
 
 /// The outcome of a comparison over a folder of inputs.
+#[derive(Default)]
 pub struct FolderComparison {
     /// Name of the model.
     pub model: String,
@@ -102,6 +109,8 @@ pub struct FolderComparison {
     pub skipped: usize,
     /// The nodes on the worst input, where they were looked at.
     pub nodes: Option<Vec<NodeError>>,
+    /// The values that are stored in f16, those nearest to its end first.
+    pub ranges: Vec<StoredRange>,
 }
 
 /// Compares over all inputs in `folder`.
@@ -120,8 +129,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         log(&a.settings, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
     }
     let device = crate::executor::open_device(&a.settings)?;
-    let first = Files::new(&a.input, &a.model, &a.settings).read(&files[0])?;
-    let module = load(&a.model, &a.settings, Some(&first))?;
+    let module = load(&a.model, &a.settings, Some(&Files::new(&a.input, &a.model, &a.settings).read(&files[0])?))?;
     // How images are prepared is said once.
     let silent = a.settings.silent();
     let reader = Files::new(&a.input, &a.model, &silent);
@@ -137,11 +145,9 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         model: a.model.clone(),
         folder: folder.to_path_buf(),
         device: crate::device::describe(&device),
-        list: vec![],
         names: executor.output_names(),
-        sides: Default::default(),
         skipped,
-        nodes: None,
+        ..FolderComparison::default()
     };
     if refuse_all_in_f32(a, &device, mixed)? {
         return Ok(cases);
@@ -165,12 +171,33 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     drop((progress, executor, reference));
     cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
     let passed = cases.list.iter().filter(|c| c.pass()).count();
+    if mixed {
+        cases.ranges = ranges_of(&a.settings, &module, (&pipeline, &profile), &files, &read)?;
+    }
     // Looking at every node costs a run on the interpreter.
     if passed < cases.list.len() || a.nodes {
         let along = Request { cumulative: true, ..a.clone() };
         cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     Ok(cases)
+}
+
+/// The ranges of the values that are stored in f16, over the inputs in these files.
+fn ranges_of(
+    settings: &Settings,
+    module: &Module,
+    (pipeline, profile): (&PipelineOptions, &DeviceProfile),
+    files: &[PathBuf],
+    read: &dyn Fn(&Path) -> Result<Vec<Tensor>>,
+) -> Result<Vec<StoredRange>> {
+    let stores = on_this_device(settings, pipeline);
+    let mut ranges = Ranges::new(module, &stores, profile).map_err(|e| Error::input(e.to_string()))?;
+    let mut progress = Progress::new(settings, &[]);
+    for (i, file) in files.iter().enumerate() {
+        progress.report("ranges", i, files.len());
+        ranges.add(&read(file)?).map_err(|e| Error::input(e.to_string()).at(file.display().to_string()))?;
+    }
+    Ok(ranges.sorted())
 }
 
 /// The best class of each row of `got` and of `want`, where they hold one value for each class.
@@ -253,6 +280,7 @@ impl FolderComparison {
             outputs: self.summaries(),
             worst: list.iter().take(WORST).map(Case::record).collect(),
             first_departing: departs.map(DifferenceRecord::of_node),
+            stored_in_f16: self.ranges.clone(),
         };
         Versioned::new(Record::Compared(Box::new(FolderRecord { compared, data })))
     }

@@ -4,7 +4,7 @@ use super::nodes::NodeError;
 use super::side::Side;
 use crate::device::DeviceRecord;
 use compiler::agreement::Difference;
-use compiler::calibrate::{Passed, Point, Stored};
+use compiler::calibrate::{Passed, Point, Stored, StoredRange};
 use compiler::interpreter::NodeOutOfRange;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -160,6 +160,9 @@ pub struct DataRecord {
     pub worst: Vec<CaseRecord>,
     /// On the worst input, the first of `nodes` beyond the tolerance.
     pub first_departing: Option<DifferenceRecord>,
+    /// With mixed precision, the values that are stored in f16 and their f32 ranges over all inputs, those nearest to
+    /// the end of f16 first.
+    pub stored_in_f16: Vec<StoredRange>,
 }
 
 /// One result over all inputs.

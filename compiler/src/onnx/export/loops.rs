@@ -2,7 +2,8 @@
 
 use super::super::error::ExportError;
 use super::super::proto::{AttributeProto, GraphProto, NodeProto, attribute_type as ty};
-use super::{Body, Exporter, attribute, identity, value_info};
+use super::protos::{attribute, identity, value_info};
+use super::{Body, Exporter};
 use crate::dtype::DType;
 use crate::graph::{BlockId, NodeId, TensorType};
 use crate::int::Int;
@@ -68,7 +69,9 @@ impl<'m> Exporter<'m> {
             }
         }
         let mut inner = Vec::new();
+        let symbols = body.symbols.clone();
         self.export_block(body, region, &mut inner)?;
+        body.symbols = symbols;
         // The body must produce its results itself, and each under its own name.
         let mut output = Vec::new();
         let mut yielded = |body: &mut Body<'m>, from: &str, ty: &TensorType| {

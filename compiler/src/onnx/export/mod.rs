@@ -2,28 +2,32 @@
 //!
 //! Each node is written by its op's own [`Op::export`](crate::ops::Op::export). Constants become initializers with
 //! `raw_data`; a call of a graph function becomes a call of a model-local function of the domain `weft`, so a fused
-//! graph keeps its groups. Names of inputs, outputs and values are kept.
+//! graph keeps its groups. Names of inputs, outputs and values are kept. Where an ONNX operator wants one float type
+//! for all operands, casts and other forms of constants make up for f32 beside f16 (`floats`).
 //!
 //! Always holds: every name in the written model is defined once, also across branches.
 
+mod data;
+mod floats;
 mod loops;
 mod names;
+mod protos;
 
 use super::error::ExportError;
 use super::proto::{
-    AttributeProto, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto, attribute_type as ty,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, attribute_type as ty,
 };
-use super::tensor_data::{dtype_to_onnx, write_tensor};
-use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
+use super::tensor_data::write_tensor;
+use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const, If, Loop};
-use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
+use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr, SizeSource};
 use crate::tensor::Tensor;
-use bytes::Bytes;
+use data::{Beside, Initializers};
 use indexmap::{IndexMap, IndexSet};
 use names::Names;
 use prost::Message;
+use protos::{attribute, identity, node_proto, value_info};
 use rustc_hash::FxHashMap;
 
 /// Domain of the functions that graph functions become.
@@ -38,12 +42,30 @@ const IR_VERSION: i64 = 8;
 /// # Errors
 /// All nodes without an ONNX form at once; a constant whose data cannot be read; more than 2 GiB of constants.
 pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
+    export(module, None)
+}
+
+/// Writes a module as an ONNX model whose large constants are in a file beside it, as bytes for `write`. `location` is
+/// the name of that file.
+///
+/// # Errors
+/// As [`export_onnx`], without a limit of the constants; errors of `write`.
+pub fn export_onnx_beside<'m>(
+    module: &'m Module,
+    location: &str,
+    write: &'m mut dyn FnMut(&[u8]) -> Result<(), String>,
+) -> Result<Vec<u8>, ExportError> {
+    export(module, Some(Beside { location: location.into(), written: 0, write }))
+}
+
+fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>, ExportError> {
     let mut e = Exporter {
         module,
-        initializers: IndexMap::new(),
+        initializers: Initializers::new(beside),
         written: FxHashMap::default(),
-        bytes: 0,
+        cast_constants: FxHashMap::default(),
         functions: IndexMap::new(),
+        sizes: FxHashMap::default(),
         domains: IndexSet::new(),
         unsupported: vec![],
         prefix: names::fresh_prefix(module),
@@ -52,6 +74,9 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
     let graph = e.export_entry()?;
     if !e.unsupported.is_empty() {
         return Err(ExportError::Unsupported(e.unsupported));
+    }
+    if let Some(why) = e.initializers.failed {
+        return Err(ExportError::Write(why));
     }
     let model = ModelProto {
         ir_version: Some(IR_VERSION),
@@ -63,19 +88,22 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
         ..ModelProto::default()
     };
     if model.encoded_len() as u64 > SIZE_LIMIT {
-        return Err(ExportError::TooLarge { bytes: e.bytes });
+        return Err(ExportError::TooLarge { bytes: e.initializers.bytes });
     }
     Ok(model.encode_to_vec())
 }
 
 struct Exporter<'m> {
     module: &'m Module,
-    initializers: IndexMap<String, TensorProto>,
+    initializers: Initializers<'m>,
     /// Names of the initializers that constants became.
     written: FxHashMap<Name, String>,
-    bytes: u64,
+    /// The same for their forms in other float types, by the name of the constant and of the type.
+    cast_constants: FxHashMap<Name, String>,
     /// Functions written so far; `None` while one is being written.
     functions: IndexMap<Name, Option<FunctionProto>>,
+    /// The symbols that they take as inputs behind their parameters.
+    sizes: FxHashMap<Name, Vec<Name>>,
     domains: IndexSet<String>,
     unsupported: Vec<(Name, &'static str, String)>,
     prefix: String,
@@ -88,21 +116,35 @@ struct Body<'m> {
     names: Names,
     values: FxHashMap<ValueId, String>,
     /// Where the sizes of symbols can be read.
-    symbols: FxHashMap<Name, (String, usize)>,
+    symbols: FxHashMap<Name, SizeSource>,
+    /// Symbols that a group takes as inputs behind its parameters. Groups have the symbols of the function around them.
+    sizes: Vec<Name>,
     /// Constants become initializers of the main graph; in a function, which has none, `Constant` nodes.
     initializers: bool,
 }
 impl<'m> Body<'m> {
     fn new(function: &'m Function, initializers: bool) -> Body<'m> {
         let (values, symbols) = (FxHashMap::default(), FxHashMap::default());
-        Body { function, names: Names::new(), values, symbols, initializers }
+        Body { function, names: Names::new(), values, symbols, sizes: vec![], initializers }
+    }
+    /// Makes these symbols inputs of a group; false elsewhere, or if there are none.
+    fn take_sizes(&mut self, missing: &[Name]) -> bool {
+        if !self.function.primitive {
+            return false;
+        }
+        for &symbol in missing.iter().filter(|s| !self.symbols.contains_key(*s)).collect::<IndexSet<_>>() {
+            let name = self.names.unique(&format!("size.{symbol}"), "size");
+            self.symbols.insert(symbol, SizeSource::Value(name));
+            self.sizes.push(symbol);
+        }
+        !missing.is_empty()
     }
     /// Notes which dimensions of the named value `v` are plain symbols.
     fn define_symbols(&mut self, v: ValueId) {
         for (axis, d) in self.function.ty(v).shape.iter().enumerate() {
             if let Some(symbol) = d.as_var() {
                 let name = self.name(v);
-                self.symbols.entry(symbol).or_insert((name, axis));
+                self.symbols.entry(symbol).or_insert(SizeSource::Axis(name, axis));
             }
         }
     }
@@ -143,7 +185,7 @@ impl<'m> Exporter<'m> {
         let mut node = Vec::new();
         let outputs = self.export_body(&mut body, &f.result_names, &mut node)?;
         let output = outputs.iter().zip(f.results()).map(|(n, &v)| value_info(n, f.ty(v))).collect();
-        let initializer = std::mem::take(&mut self.initializers).into_values().collect();
+        let initializer = self.initializers.take_used(&node);
         Ok(GraphProto { node, name: Some(f.name.to_string()), initializer, input, output, ..GraphProto::default() })
     }
 
@@ -227,14 +269,14 @@ impl<'m> Exporter<'m> {
         let Some(data) = self.module.constants.get(&constant) else {
             return Err(broken("it is not in the module".into()));
         };
-        self.bytes += data.byte_len() as u64;
-        if self.bytes > SIZE_LIMIT {
-            return Err(ExportError::TooLarge { bytes: self.bytes });
+        if self.initializers.bytes.max(data.byte_len() as u64) > SIZE_LIMIT && self.initializers.beside.is_none() {
+            let bytes = self.module.constants.values().map(|c| c.byte_len() as u64).sum();
+            return Err(ExportError::TooLarge { bytes });
         }
         let tensor = data.load().map_err(|e| broken(e.message))?;
         if body.initializers {
             let name = body.names.unique(constant.as_str(), "const");
-            self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+            self.initializers.add(&name, &tensor);
             self.written.insert(constant, name.clone());
             body.values.insert(value, name);
         } else {
@@ -255,32 +297,33 @@ impl<'m> Exporter<'m> {
     fn export_node(&mut self, body: &mut Body<'m>, n: NodeId, out: &mut Vec<NodeProto>) {
         let f = body.function;
         let node = &f.nodes[n];
-        let inputs = node.inputs.iter().map(|v| v.map(|v| body.name(v))).collect();
-        let outputs: Vec<String> = node.outputs.iter().map(|&v| body.define(v)).collect();
-        let (input_types, output_types) = f.node_types(n);
-        self.counter += 1;
-        let prefix = format!("{}{}", self.prefix, self.counter);
-        let mut cx = ExportContext {
-            inputs,
-            outputs,
-            input_types,
-            output_types,
-            nodes: vec![],
-            constants: vec![],
-            prefix,
-            symbols: &body.symbols,
+        let form = self.in_one_float_type(body, n, out);
+        let (constants, nodes) = loop {
+            self.counter += 1;
+            let mut cx = ExportContext {
+                inputs: form.inputs.clone(),
+                outputs: form.outputs.clone(),
+                input_types: form.input_types.iter().map(Option::as_ref).collect(),
+                output_types: form.output_types.iter().collect(),
+                nodes: vec![],
+                constants: vec![],
+                prefix: format!("{}{}", self.prefix, self.counter),
+                symbols: &body.symbols,
+                missing: vec![],
+            };
+            let done = node.op.export(&mut cx);
+            let (constants, nodes, missing) = (cx.constants, cx.nodes, cx.missing);
+            match done {
+                Ok(()) => break (constants, nodes),
+                Err(_) if body.take_sizes(&missing) => {}
+                Err(why) => return self.unsupported.push((node.name, node.op.name(), why.message)),
+            }
         };
-        if let Err(why) = node.op.export(&mut cx) {
-            self.unsupported.push((node.name, node.op.name(), why.message));
-            return;
-        }
-        let (constants, nodes) = (cx.constants, cx.nodes);
         // Sizes known only at run time are read from the value that has them.
         node.outputs.iter().for_each(|&v| body.define_symbols(v));
         for (name, tensor) in constants {
             if body.initializers {
-                self.bytes += tensor.bytes().len() as u64;
-                self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+                self.initializers.add(&name, &tensor);
             } else {
                 let attribute = vec![attribute("value", &OnnxAttr::Tensor(tensor))];
                 let op_type = Some("Constant".into());
@@ -291,6 +334,7 @@ impl<'m> Exporter<'m> {
             self.domains.insert(e.domain.clone());
             out.push(node_proto(e, body.names.node(node.name.as_str())));
         }
+        out.extend(form.casts);
     }
 
     fn export_call(
@@ -309,8 +353,21 @@ impl<'m> Exporter<'m> {
             self.unsupported.push((node.name, "call", "ONNX has no recursion".into()));
             return Ok(());
         }
-        let inputs = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        let mut inputs: Vec<String> = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        for symbol in self.sizes.get(&callee).cloned().unwrap_or_default() {
+            body.take_sizes(&[symbol]);
+            match body.symbols.get(&symbol).cloned() {
+                Some(SizeSource::Value(name)) => inputs.push(name),
+                Some(SizeSource::Axis(of, axis)) => inputs.push(size_of(body, &of, axis, out)),
+                None => {
+                    let why = format!("the size `{symbol}` is no dimension of an input");
+                    self.unsupported.push((node.name, "call", why));
+                    return Ok(());
+                }
+            }
+        }
         let outputs = node.outputs.iter().map(|&v| body.define(v)).collect();
+        node.outputs.iter().for_each(|&v| body.define_symbols(v));
         let call =
             ExportNode { op_type: callee.to_string(), domain: FUNCTION_DOMAIN.into(), inputs, outputs, attrs: vec![] };
         out.push(node_proto(call, body.names.node(node.name.as_str())));
@@ -327,9 +384,15 @@ impl<'m> Exporter<'m> {
             body.define(p);
             body.define_symbols(p);
         }
-        let input = f.params().iter().map(|&p| body.name(p)).collect();
+        let mut input: Vec<String> = f.params().iter().map(|&p| body.name(p)).collect();
         let mut node = Vec::new();
         let output = self.export_body(&mut body, &f.result_names, &mut node)?;
+        for symbol in &body.sizes {
+            if let Some(SizeSource::Value(name)) = body.symbols.get(symbol) {
+                input.push(name.clone());
+            }
+        }
+        self.sizes.insert(name, body.sizes);
         Ok(FunctionProto {
             name: Some(name.to_string()),
             input,
@@ -347,7 +410,10 @@ impl<'m> Exporter<'m> {
         let mut attribute = Vec::with_capacity(2);
         for (key, &region) in ["then_branch", "else_branch"].into_iter().zip(&node.regions) {
             let mut inner = Vec::new();
+            // Sizes that are read in a branch are not known behind it.
+            let symbols = body.symbols.clone();
             self.export_block(body, region, &mut inner)?;
+            body.symbols = symbols;
             // A branch must produce its results itself, and each under its own name.
             let mut output = Vec::new();
             for &v in &f.blocks[region].results {
@@ -371,56 +437,18 @@ impl<'m> Exporter<'m> {
     }
 }
 
-fn identity(from: &str, to: &str) -> NodeProto {
-    NodeProto {
-        input: vec![from.into()],
-        output: vec![to.into()],
-        op_type: Some("Identity".into()),
+/// A value of shape `[1]` with the size of an axis.
+fn size_of(body: &mut Body<'_>, value: &str, axis: usize, out: &mut Vec<NodeProto>) -> String {
+    let name = body.names.unique("", "size");
+    let ends = [("start", axis), ("end", axis + 1)];
+    out.push(NodeProto {
+        input: vec![value.into()],
+        output: vec![name.clone()],
+        op_type: Some("Shape".into()),
+        attribute: ends.iter().map(|(key, at)| attribute(key, &OnnxAttr::Int(*at as i64))).collect(),
         ..NodeProto::default()
-    }
-}
-
-fn node_proto(e: ExportNode, name: String) -> NodeProto {
-    let mut input = e.inputs;
-    while input.last().is_some_and(String::is_empty) {
-        input.pop();
-    }
-    NodeProto {
-        input,
-        output: e.outputs,
-        name: Some(name),
-        op_type: Some(e.op_type),
-        attribute: e.attrs.iter().map(|(k, v)| attribute(k, v)).collect(),
-        domain: Some(e.domain),
-        ..NodeProto::default()
-    }
-}
-
-fn attribute(name: &str, value: &OnnxAttr) -> AttributeProto {
-    let mut a = AttributeProto { name: Some(name.into()), ..AttributeProto::default() };
-    let text = |s: &String| Bytes::from(s.clone().into_bytes());
-    let kind = match value {
-        OnnxAttr::Int(v) => (a.i = Some(*v), ty::INT).1,
-        OnnxAttr::Float(v) => (a.f = Some(*v), ty::FLOAT).1,
-        OnnxAttr::Str(v) => (a.s = Some(text(v)), ty::STRING).1,
-        OnnxAttr::Ints(v) => (a.ints = v.clone(), ty::INTS).1,
-        OnnxAttr::Floats(v) => (a.floats = v.clone(), ty::FLOATS).1,
-        OnnxAttr::Strs(v) => (a.strings = v.iter().map(text).collect(), ty::STRINGS).1,
-        OnnxAttr::Tensor(t) => (a.t = Some(write_tensor("", t)), ty::TENSOR).1,
-    };
-    a.r#type = Some(kind);
-    a
-}
-
-fn value_info(name: &str, t: &TensorType) -> ValueInfoProto {
-    let dim = |d: &crate::int::Dim| match d.as_const() {
-        Some(c) => DimensionValue::Value(c),
-        None => DimensionValue::Param(d.to_string()),
-    };
-    let dims = t.shape.iter().map(|d| DimensionProto { value: Some(dim(d)) }).collect();
-    let tensor =
-        TensorTypeProto { elem_type: Some(dtype_to_onnx(t.dtype)), shape: Some(TensorShapeProto { dim: dims }) };
-    ValueInfoProto { name: Some(name.into()), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
+    });
+    name
 }
 
 /// A serialized `TensorProto` (the form of the `.pb` files in `test_data_set_*` folders).

@@ -219,8 +219,9 @@ impl Rewrite<'_, '_> {
     /// Results of blocks keep their types.
     fn block_results(&mut self, b: BlockId) -> Result<(), String> {
         for i in 0..self.r.f.blocks[b].results.len() {
-            let v = self.r.resolve(self.r.f.blocks[b].results[i]);
-            if !self.single.contains(&v) || self.r.f.ty(v).dtype == DType::F32 {
+            let given = self.r.f.blocks[b].results[i];
+            let v = self.r.resolve(given);
+            if !self.single.contains(&given) || self.r.f.ty(v).dtype == DType::F32 {
                 continue;
             }
             let known = self.made.get(&(b, v, DType::F32)).copied();

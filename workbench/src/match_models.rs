@@ -1,0 +1,332 @@
+//! Nodes of two models that compute the same, matched by values and structure, not by names: `weft diff a.onnx b.onnx`.
+//!
+//! Both models run on the interpreter with the same drawn inputs. Nodes whose results are equal within the tolerance
+//! are candidates. A pair whose nodes have no other candidate is matched by its values. Of several candidates the one
+//! with the same op and matched operands is taken, else the one that is read at the same operand of a matched node.
+//! Nodes that neither tells apart (two branches with equal weights) are reported as ambiguous; nothing is guessed.
+
+use crate::error::{Error, Result};
+use crate::models::{inputs_for, load};
+use crate::settings::Settings;
+use crate::values_by_name::{exact_values, nodes_of};
+use compiler::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use compiler::ops::control::Const;
+use compiler::tensor::Tensor;
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How a pair was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// No other node has these values.
+    Values,
+    /// Several have: these two have the same op and matched operands.
+    Operands,
+    /// Several have: these two are read at the same operand of a matched pair.
+    Users,
+}
+
+/// Two nodes that compute the same.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NodePair {
+    /// In the first model.
+    pub a: String,
+    /// In the second.
+    pub b: String,
+    /// The op in the first model.
+    pub op: String,
+    /// How it was found.
+    pub by: How,
+    /// `norm(a-b) / norm(b)` of the first result.
+    pub rel_l2: f64,
+}
+
+/// Nodes with equal values that nothing tells apart.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Ambiguous {
+    /// In the first model.
+    pub a: Vec<String>,
+    /// In the second.
+    pub b: Vec<String>,
+}
+
+/// Two nodes of one op whose data operands are matched, and whose results differ.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Parting {
+    /// In the first model.
+    pub a: String,
+    /// In the second.
+    pub b: String,
+    /// Their op.
+    pub op: String,
+    /// `norm(a-b) / norm(b)` of the first result; null if shapes differ.
+    pub rel_l2: Option<f64>,
+    /// Operands that are constants and differ, by their places.
+    pub constants: Vec<usize>,
+}
+
+/// The nodes of two models.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ModelDiff {
+    /// The first model.
+    pub a: String,
+    /// The second model.
+    pub b: String,
+    /// Nodes that compute, of each.
+    pub nodes: [usize; 2],
+    /// Matched ones, in the first model's order.
+    pub pairs: Vec<NodePair>,
+    /// Groups of nodes with equal values.
+    pub ambiguous: Vec<Ambiguous>,
+    /// Nodes without a counterpart in the second model.
+    pub only_a: Vec<String>,
+    /// Nodes without a counterpart in the first model.
+    pub only_b: Vec<String>,
+    /// Where they part: pairs of an op whose operands are matched and whose results differ.
+    pub partings: Vec<Parting>,
+}
+
+/// Matches the nodes of two models. Results are equal up to `rtol` of their norm.
+///
+/// # Errors
+/// Models that cannot be loaded or run; inputs of which one model has others than the other.
+pub fn match_models(paths: [&str; 2], rtol: f64, settings: &Settings) -> Result<ModelDiff> {
+    let [a, b] = [load(paths[0], settings, None)?, load(paths[1], settings, None)?];
+    let inputs = inputs_for(&a, None, settings)?;
+    let types =
+        |m: &Module| -> Vec<String> { m.main().params().iter().map(|&p| format!("{:?}", m.main().ty(p))).collect() };
+    if types(&a) != types(&b) {
+        let [x, y] = [types(&a), types(&b)].map(|t| t.join(", "));
+        return Err(Error::usage(format!("the models take other inputs: {x}; and {y}"))
+            .help("--dim and --shape give both the same sizes"));
+    }
+    let sides = [Side::run(&a, &inputs, settings)?, Side::run(&b, &inputs, settings)?];
+    Ok(Matching::new(&sides, rtol).found(paths))
+}
+
+/// One model with the values of its nodes.
+struct Side<'m> {
+    f: &'m Function,
+    nodes: Vec<NodeId>,
+    /// The place of each node in `nodes`.
+    places: FxHashMap<NodeId, usize>,
+    /// First results; constants.
+    values: FxHashMap<ValueId, Tensor>,
+    /// Nodes that read the first result of each, with the operand.
+    users: Vec<Vec<(usize, usize)>>,
+}
+
+impl<'m> Side<'m> {
+    fn run(module: &'m Module, inputs: &[Tensor], settings: &Settings) -> Result<Side<'m>> {
+        let f = module.main();
+        let nodes: Vec<NodeId> = nodes_of(f).filter(|&n| !f.nodes[n].outputs.is_empty()).collect();
+        let places: FxHashMap<NodeId, usize> = nodes.iter().enumerate().map(|(i, &n)| (n, i)).collect();
+        let (mut values, _) = exact_values(module, inputs, settings, |_| true)?;
+        for v in f.values.ids() {
+            let constant = f.def_op::<Const>(v).and_then(|(_, c)| module.constants.get(&c.name));
+            if let Some(t) = constant.and_then(|c| c.load().ok()) {
+                values.insert(v, t);
+            }
+        }
+        let mut users = vec![vec![]; nodes.len()];
+        for (at, &n) in nodes.iter().enumerate() {
+            for (i, v) in f.nodes[n].inputs.iter().enumerate() {
+                if let Some(&maker) = v.and_then(|v| f.def_node(v)).and_then(|n| places.get(&n)) {
+                    users[maker].push((at, i));
+                }
+            }
+        }
+        Ok(Side { f, nodes, places, values, users })
+    }
+    fn name(&self, at: usize) -> String {
+        self.f.nodes[self.nodes[at]].name.to_string()
+    }
+    fn op(&self, at: usize) -> &'static str {
+        self.f.nodes[self.nodes[at]].op.name()
+    }
+    fn value(&self, at: usize) -> Option<&Tensor> {
+        self.values.get(&self.f.nodes[self.nodes[at]].outputs[0])
+    }
+}
+
+/// `norm(a-b) / norm(b)`; `None` for other shapes or for numbers beside floats.
+fn distance(a: &Tensor, b: &Tensor) -> Option<f64> {
+    if a.shape() != b.shape() || a.dtype().is_float() != b.dtype().is_float() {
+        return None;
+    }
+    let (mut error, mut norm) = (0.0f64, 0.0f64);
+    for (x, y) in a.to_f64_vec().into_iter().zip(b.to_f64_vec()) {
+        if x != y && !(x.is_nan() && y.is_nan()) {
+            error += (x - y) * (x - y);
+        }
+        norm += if y.is_finite() { y * y } else { 0.0 };
+    }
+    let found = if error == 0.0 { 0.0 } else { (error / norm).sqrt() };
+    Some(if found.is_nan() { f64::INFINITY } else { found })
+}
+
+struct Matching<'s, 'm> {
+    sides: &'s [Side<'m>; 2],
+    rtol: f64,
+    /// Nodes of the second model with the values of each node of the first, and how far they are from it.
+    candidates: Vec<Vec<(usize, f64)>>,
+    /// Partners, of both sides.
+    partner: [Vec<Option<usize>>; 2],
+    how: Vec<Option<How>>,
+}
+
+impl<'s, 'm> Matching<'s, 'm> {
+    fn new(sides: &'s [Side<'m>; 2], rtol: f64) -> Matching<'s, 'm> {
+        let [a, b] = sides;
+        let mut by_shape: FxHashMap<&[usize], Vec<(usize, &Tensor)>> = FxHashMap::default();
+        for at in 0..b.nodes.len() {
+            if let Some(t) = b.value(at) {
+                by_shape.entry(t.shape()).or_default().push((at, t));
+            }
+        }
+        let of = |at: usize| -> Vec<(usize, f64)> {
+            let Some(t) = a.value(at) else { return vec![] };
+            let like = by_shape.get(t.shape()).into_iter().flatten();
+            like.filter_map(|(i, u)| Some((*i, distance(t, u).filter(|&d| d <= rtol)?))).collect()
+        };
+        let candidates = (0..a.nodes.len()).map(of).collect();
+        let partner = [vec![None; a.nodes.len()], vec![None; b.nodes.len()]];
+        let mut m = Matching { sides, rtol, candidates, partner, how: vec![None; a.nodes.len()] };
+        while m.step(How::Values) || m.step(How::Operands) || m.step(How::Users) {}
+        m
+    }
+
+    /// Candidates of node `x` that are free, and that `by` allows.
+    fn open(&self, x: usize, by: How) -> Vec<usize> {
+        let free = self.candidates[x].iter().map(|c| c.0).filter(|&y| self.partner[1][y].is_none());
+        free.filter(|&y| match by {
+            How::Values => true,
+            How::Operands => self.sides[0].op(x) == self.sides[1].op(y) && self.reads_the_same(x, y, true),
+            How::Users => self.sides[0].op(x) == self.sides[1].op(y) && self.is_read_alike(x, y),
+        })
+        .collect()
+    }
+
+    /// Matches every free pair of which neither has another candidate that `by` allows.
+    fn step(&mut self, by: How) -> bool {
+        let free = |m: &Self, x: usize| m.partner[0][x].is_none();
+        let open: Vec<Vec<usize>> =
+            (0..self.candidates.len()).map(|x| if free(self, x) { self.open(x, by) } else { vec![] }).collect();
+        let mut wanted = vec![0usize; self.sides[1].nodes.len()];
+        open.iter().flatten().for_each(|&y| wanted[y] += 1);
+        let mut any = false;
+        for (x, list) in open.iter().enumerate() {
+            if let [y] = list[..]
+                && wanted[y] == 1
+            {
+                (self.partner[0][x], self.partner[1][y], self.how[x]) = (Some(y), Some(x), Some(by));
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The operands of two nodes are matched, one after the other: inputs of one place, results of matched nodes, and,
+    /// if `constants` says so, equal constants.
+    fn reads_the_same(&self, x: usize, y: usize, constants: bool) -> bool {
+        let [a, b] = self.sides;
+        let (p, q) = (&a.f.nodes[a.nodes[x]].inputs, &b.f.nodes[b.nodes[y]].inputs);
+        p.len() == q.len()
+            && p.iter().zip(q).all(|(v, w)| match (v, w) {
+                (None, None) => true,
+                (Some(v), Some(w)) => self.same_value(*v, *w, constants),
+                _ => false,
+            })
+    }
+
+    fn same_value(&self, v: ValueId, w: ValueId, constants: bool) -> bool {
+        let [a, b] = self.sides;
+        match (a.f.values[v].def, b.f.values[w].def) {
+            (ValueDef::Arg(_, i), ValueDef::Arg(_, j)) => i == j,
+            (ValueDef::Result(n, i), ValueDef::Result(m, j)) => match (a.places.get(&n), b.places.get(&m)) {
+                (Some(&x), Some(&y)) => i == j && self.partner[0][x] == Some(y),
+                (None, None) => !constants || self.same_constant(v, w),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn same_constant(&self, v: ValueId, w: ValueId) -> bool {
+        let pair = (self.sides[0].values.get(&v), self.sides[1].values.get(&w));
+        matches!(pair, (Some(s), Some(t)) if distance(s, t).is_some_and(|d| d <= self.rtol))
+    }
+
+    /// A matched pair reads both nodes at the same operand.
+    fn is_read_alike(&self, x: usize, y: usize) -> bool {
+        let [a, b] = self.sides;
+        a.users[x]
+            .iter()
+            .any(|(u, i)| self.partner[0][*u].is_some_and(|w| b.users[y].contains(&(w, *i)) && a.op(*u) == b.op(w)))
+    }
+
+    fn found(&self, paths: [&str; 2]) -> ModelDiff {
+        let [a, b] = self.sides;
+        let mut out = ModelDiff {
+            a: paths[0].into(),
+            b: paths[1].into(),
+            nodes: [a.nodes.len(), b.nodes.len()],
+            pairs: vec![],
+            ambiguous: vec![],
+            only_a: vec![],
+            only_b: vec![],
+            partings: vec![],
+        };
+        let mut groups: Vec<(Vec<usize>, Vec<usize>)> = vec![];
+        for x in 0..a.nodes.len() {
+            if let (Some(y), Some(by)) = (self.partner[0][x], self.how[x]) {
+                let rel_l2 = self.candidates[x].iter().find(|c| c.0 == y).map_or(0.0, |c| c.1);
+                out.pairs.push(NodePair { a: a.name(x), b: b.name(y), op: a.op(x).into(), by, rel_l2 });
+                continue;
+            }
+            let open = self.open(x, How::Values);
+            match groups.iter_mut().find(|g| g.1.iter().any(|y| open.contains(y))) {
+                _ if open.is_empty() => out.only_a.push(a.name(x)),
+                Some(group) => {
+                    group.0.push(x);
+                    group.1.extend(open);
+                    group.1.sort_unstable();
+                    group.1.dedup();
+                }
+                None => groups.push((vec![x], open)),
+            }
+        }
+        let grouped = |y: &usize| groups.iter().any(|g| g.1.contains(y));
+        let single = (0..b.nodes.len()).filter(|&y| self.partner[1][y].is_none());
+        out.only_b = single.filter(|y| !grouped(y)).map(|y| b.name(y)).collect();
+        out.partings = self.partings();
+        let names = |(x, y): &(Vec<usize>, Vec<usize>)| Ambiguous {
+            a: x.iter().map(|&i| a.name(i)).collect(),
+            b: y.iter().map(|&i| b.name(i)).collect(),
+        };
+        out.ambiguous = groups.iter().map(names).collect();
+        out
+    }
+
+    fn partings(&self) -> Vec<Parting> {
+        let [a, b] = self.sides;
+        let mut out = vec![];
+        for x in (0..a.nodes.len()).filter(|&x| self.partner[0][x].is_none() && self.candidates[x].is_empty()) {
+            let fits =
+                |y: &usize| self.partner[1][*y].is_none() && a.op(x) == b.op(*y) && self.reads_the_same(x, *y, false);
+            let found: Vec<usize> = (0..b.nodes.len()).filter(fits).collect();
+            let [y] = found[..] else { continue };
+            let (p, q) = (&a.f.nodes[a.nodes[x]].inputs, &b.f.nodes[b.nodes[y]].inputs);
+            let constant = |v: &Option<ValueId>| v.is_some_and(|v| a.f.def_op::<Const>(v).is_some());
+            let other = |(v, w): (&Option<ValueId>, &Option<ValueId>)| {
+                constant(v) && matches!((v, w), (Some(v), Some(w)) if !self.same_constant(*v, *w))
+            };
+            let constants = p.iter().zip(q).enumerate().filter(|(_, pair)| other(*pair)).map(|(i, _)| i).collect();
+            let rel_l2 = a.value(x).zip(b.value(y)).and_then(|(s, t)| distance(s, t));
+            out.push(Parting { a: a.name(x), b: b.name(y), op: a.op(x).into(), rel_l2, constants });
+        }
+        out
+    }
+}
