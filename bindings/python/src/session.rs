@@ -32,6 +32,8 @@ pub struct Session {
     pub last: AtomicU64,
     /// Exceptions of functions in Python.
     pub raised: Raised,
+    /// A run may call functions in Python.
+    calls_python: bool,
 }
 
 /// An input: in host memory, or a tensor of a session.
@@ -121,7 +123,9 @@ impl Session {
     ) -> Result<Session, weft::Error> {
         let session = model.compiled(&options, require)?.session(&device)?;
         let last = u64::MAX.into();
-        Ok(Session { session: Arc::new(session), model, options, device, last, raised })
+        // Regions of external targets run on the host.
+        let calls_python = !options.host_functions.names().is_empty() || session.place() != "device";
+        Ok(Session { session: Arc::new(session), model, options, device, last, raised, calls_python })
     }
 
     /// The inputs of a dictionary, which have the types and shapes of the model's.
@@ -145,12 +149,16 @@ impl Session {
     }
 
     /// The results of a run. If the last run was short, nobody needs to look for signals during this one, which costs
-    /// a change of threads.
-    fn computed(&self, py: Python<'_>, inputs: &[(&str, Tensor)]) -> PyResult<weft::Outputs> {
+    /// a change of threads. A run that calls Python has a thread of its own, so that an interrupt finds it there.
+    fn computed(&self, py: Python<'_>, inputs: Vec<(String, Tensor)>) -> PyResult<weft::Outputs> {
         let start = Instant::now();
         let outputs = match self.last.load(Ordering::Relaxed) < SHORT {
-            true => here(py, || self.session.run(inputs)),
-            false => wait(py, self.session.run_async(inputs)),
+            true => here(py, || self.session.run(&named(&inputs))),
+            false if self.calls_python => {
+                let session = self.session.clone();
+                on_thread(py, move || session.run(&named(&inputs)))
+            }
+            false => wait(py, self.session.run_async(&named(&inputs))),
         };
         self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         self.raised.or(outputs)
@@ -213,8 +221,7 @@ impl Session {
             return Ok(tensors);
         }
         let given = in_memory(py, given)?;
-        let named: Vec<(&str, Tensor)> = given.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
-        let outputs = self.computed(py, &named)?;
+        let outputs = self.computed(py, given)?;
         let arrays = PyDict::new(py);
         outputs.into_iter().try_for_each(|(name, t)| match on_device {
             true => arrays.set_item(name, Bound::new(py, DeviceTensor { place: Place::Host(t) })?),
@@ -227,10 +234,11 @@ impl Session {
     ///
     /// name: of the input. array: with the element type and the shape of the input.
     ///
-    /// Returns a DeviceTensor. Where the session computes in host memory, or the input's sizes are open, it stays
-    /// there.
+    /// Returns a DeviceTensor. Where the session computes in host memory, no kernel reads the input, or its sizes are
+    /// open, it stays there.
     ///
-    /// Raises weft_nn.Error: code 3 for an unknown input, or another type or shape; code 5 without enough memory.
+    /// Raises weft_nn.Error: code 3 for an unknown input, another type or shape, or an open size beyond its range;
+    /// code 5 without enough memory.
     fn to_device<'py>(&self, py: Python<'py>, name: &str, array: &Bound<'py, PyAny>) -> PyResult<DeviceTensor> {
         let inputs = PyDict::new(py);
         inputs.set_item(name, array)?;
@@ -240,14 +248,9 @@ impl Session {
             return Err(raise(&weft::Error::Input(why)));
         }
         let (_, tensor) = in_memory(py, self.given(&inputs)?)?.remove(0);
-        let place = match self.session.on_device() {
-            None => Place::Host(tensor),
-            Some(_) => {
-                let uploaded = here(py, || self.session.input_on_device(name, &tensor))?;
-                Place::Device(uploaded, self.device.clone())
-            }
-        };
-        Ok(DeviceTensor { place })
+        self.model.model.check_sizes_of(name, tensor.shape()).map_err(|e| raise(&e))?;
+        let placed = here(py, || self.session.input_where_read(name, &tensor))?;
+        Ok(DeviceTensor { place: Place::of(placed, &self.device) })
     }
 
     /// As `run`, for `await`: it runs in a thread of asyncio's. Cancelling it gives the result up; the run itself goes
