@@ -286,6 +286,11 @@ impl Session {
     fn place(&self) -> &'static str {
         self.session.place()
     }
+    /// True if the session runs on the processor, by Weft's own kernels.
+    #[getter]
+    fn on_processor(&self) -> bool {
+        matches!(self.device, Device::Cpu(_))
+    }
     /// True if mixed precision has put anything into f16.
     #[getter]
     fn is_mixed(&self) -> bool {

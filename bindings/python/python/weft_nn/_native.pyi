@@ -222,6 +222,8 @@ class Session:
     @property
     def place(self) -> str: ...
     @property
+    def on_processor(self) -> bool: ...
+    @property
     def is_mixed(self) -> bool: ...
     def bench(self, inputs: Dict[str, Any], *, warmup: int = 10, runs: int = 100) -> Dict[str, Any]: ...
     def compare(
@@ -253,8 +255,8 @@ def load(
     source: Any,
     *,
     batch: Optional[int] = None,
-    dims: Optional[Dict[str, _Size]] = None,
-    shapes: Optional[Dict[str, Sequence[int]]] = None,
+    dims: Optional[Mapping[str, _Size]] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
     values: Optional[Dict[str, Any]] = None,
     keep_open: bool = False,
     allow_native: bool = False,
@@ -277,8 +279,8 @@ def compile(
     runs_in_flight: int = 1,
     inputs: Optional[Dict[str, Any]] = None,
     batch: Optional[int] = None,
-    dims: Optional[Dict[str, _Size]] = None,
-    shapes: Optional[Dict[str, Sequence[int]]] = None,
+    dims: Optional[Mapping[str, _Size]] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
     keep_open: bool = False,
     passes: Sequence[Union[Callable[[Module], Any], Tuple[Callable[[Module], Any], str]]] = ...,
     host_functions: Optional[Dict[str, Callable[..., Any]]] = None,

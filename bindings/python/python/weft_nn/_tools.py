@@ -12,7 +12,7 @@ import weft_nn_command
 
 from . import _native
 
-_Path = Union[str, os.PathLike]
+_Path = Union[str, "os.PathLike[str]"]
 _Progress = Callable[[str, str, int, int], Any]
 
 
