@@ -1,12 +1,13 @@
 //! A network that is ready to run.
 
 use crate::error::Error;
-use crate::execution::{Execution, INTERPRETER, on_thread};
+use crate::execution::{Execution, INTERPRETER, on_thread, taken};
 use crate::interpreted::interpret;
 use crate::outputs::Outputs;
 use compiler::compile::{CompileError, Compiled, lost_positions};
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::tensor::Tensor;
+use runtime_cpu::ResultMemory;
 use runtime_gpu::{HostFunctions, PartError, Recorder};
 use std::sync::Arc;
 
@@ -63,6 +64,37 @@ impl Session {
         }
         *outputs = self.named(self.checked(&given, tensors)?);
         Ok(())
+    }
+
+    /// As [`Session::run`], with results in memory of the caller's, by name; the others are returned. On the processor
+    /// kernels write them there, if an array has the form of their buffer and no input lies there; else they are
+    /// copied.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; a name that the model does not have; memory for another type or shape.
+    pub fn run_to_memory(
+        &self,
+        inputs: &[(&str, Tensor)],
+        memory: Vec<(&str, ResultMemory<'_>)>,
+    ) -> Result<Outputs, Error> {
+        let given = self.in_order(inputs)?;
+        let names = self.output_names();
+        let mut places: Vec<Option<ResultMemory<'_>>> = names.iter().map(|_| None).collect();
+        for (name, memory) in memory {
+            let Some(at) = names.iter().position(|n| n == name) else {
+                let text = format!("the model has no result `{name}`; there are: {}", names.join(", "));
+                return Err(Error::Input(text));
+            };
+            places[at] = Some(memory);
+        }
+        let results = match self.execution.run_to(&given, &mut places, &names) {
+            Err(e) if e.is_too_wide() => {
+                let results = interpret(&self.module, &self.functions, &given, &Recorder::default())?;
+                taken(results, &mut places, &names)?
+            }
+            results => results?,
+        };
+        Ok(Outputs { list: names.into_iter().zip(results).filter_map(|(name, t)| Some((name, t?))).collect() })
     }
 
     /// The results of a run with these inputs. Debug builds refuse positions that there are not, as the fault of a

@@ -5,6 +5,7 @@ use crate::execute::Line;
 use crate::{CpuError, Isa};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use std::alloc::Layout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tensor_ir::dtype::DType;
@@ -25,7 +26,16 @@ impl Block {
     pub(crate) fn of(bytes: u64) -> Result<Block, CpuError> {
         let lines = (bytes as usize).div_ceil(64).max(1);
         ensure_room(lines.saturating_mul(64)).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
-        Ok(Block(vec![Line::ZERO; lines]))
+        let none = || CpuError::NoRoom(format!("a buffer of the network: no memory for {} bytes", lines * 64));
+        let layout = Layout::array::<Line>(lines).map_err(|_| none())?;
+        // SAFETY: the layout is not empty. Pages of the system are zero, and are there once something is written to
+        // them: inputs that are read where they lie take none.
+        let at = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<Line>();
+        if at.is_null() {
+            return Err(none());
+        }
+        // SAFETY: `lines` lines of zeros are there, allocated as a vector does it.
+        Ok(Block(unsafe { Vec::from_raw_parts(at, lines, lines) }))
     }
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let n = self.0.len() * 64;

@@ -9,6 +9,35 @@ use tensor_ir::plan::storage::{encode_tensor, is_stored_as_it_is};
 use tensor_ir::plan::{BufferView, Content, HostContent, Step};
 use tensor_ir::tensor::{Tensor, reserve};
 
+/// Memory of a caller's for a result, with the type and the shape of the array that lies there.
+pub struct ResultMemory<'a> {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions.
+    pub shape: &'a [usize],
+    /// Its bytes, the elements in order.
+    pub bytes: &'a mut [u8],
+}
+
+impl ResultMemory<'_> {
+    fn check(&self, name: &str, dtype: DType, shape: &[usize]) -> Result<(), CpuError> {
+        if self.dtype == dtype && self.shape == shape {
+            return Ok(());
+        }
+        let (given, made) = (format!("{}{:?}", self.dtype, self.shape), format!("{dtype}{shape:?}"));
+        Err(CpuError::Input(format!("the memory for the result `{name}` is for {given}, the result is {made}")))
+    }
+    /// Copies a result there.
+    ///
+    /// # Errors
+    /// A result of another type or shape.
+    pub fn take(&mut self, name: &str, t: &Tensor) -> Result<(), CpuError> {
+        self.check(name, t.dtype(), t.shape())?;
+        self.bytes.copy_from_slice(t.bytes());
+        Ok(())
+    }
+}
+
 impl Run<'_> {
     pub(crate) fn inputs_on_host(&mut self, inputs: &[Tensor]) {
         for (i, b) in self.session.plan.buffers.iter().enumerate() {
@@ -27,8 +56,49 @@ impl Run<'_> {
         let fits = bytes.len() as u64 >= buffer.bytes && bytes.as_ptr().cast::<u64>().is_aligned();
         (own && fits).then_some(Place { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() })
     }
+    /// For each output, whether kernels write it in the memory that is given for it.
+    ///
+    /// # Errors
+    /// Memory for another type or shape.
+    pub(crate) fn given_memory(
+        &mut self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<bool>, CpuError> {
+        let outputs = &self.session.plan.outputs;
+        let mut all = vec![false; outputs.len()];
+        for ((view, memory), direct) in outputs.iter().zip(memory).zip(&mut all) {
+            let Some(memory) = memory.as_mut().filter(|_| self.is_written_whole(view)) else { continue };
+            memory.check(view.name.as_str(), view.dtype, &view.shape)?;
+            let (at, bytes) = (memory.bytes.as_mut_ptr(), memory.bytes.len());
+            let range = memory.bytes.as_ptr_range();
+            let apart = |t: &Tensor| {
+                let input = t.bytes().as_ptr_range();
+                input.end <= range.start || range.end <= input.start
+            };
+            let fits = bytes as u64 >= self.session.plan.buffers[view.buffer].bytes && at.cast::<u64>().is_aligned();
+            if fits && inputs.iter().all(apart) {
+                self.places[view.buffer] = Place { at, bytes };
+                *direct = true;
+            }
+        }
+        Ok(all)
+    }
     /// Memory for an output that takes the place of its buffer, if kernels can write the output's own bytes there.
     pub(crate) fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
+        if !self.is_written_whole(view) {
+            return None;
+        }
+        let buffer = &self.session.plan.buffers[view.buffer];
+        let mut memory = reserve(buffer.bytes as usize).ok()?;
+        let at: *mut u8 = memory.as_mut_ptr();
+        at.cast::<u64>().is_aligned().then(|| {
+            self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
+            memory
+        })
+    }
+    /// True if kernels can write an output's own bytes in the place of its buffer, all of them.
+    fn is_written_whole(&self, view: &BufferView) -> bool {
         let plan = &self.session.plan;
         let (buffer, bytes) = (&plan.buffers[view.buffer], bytes_of(view) as u64);
         let straight = |s: &Step| matches!(s, Step::Gpu(_) | Step::Host(_) | Step::Copy { .. });
@@ -38,15 +108,7 @@ impl Run<'_> {
             && view.dtype != DType::Bool
             && buffer.bytes.checked_sub(bytes).is_some_and(|padding| padding < 64);
         // A plan of a stranger may leave elements unwritten: the arena holds no secret.
-        if self.session.is_foreign || !whole || !alone || !plan.steps.iter().all(straight) {
-            return None;
-        }
-        let mut memory = reserve(buffer.bytes as usize).ok()?;
-        let at: *mut u8 = memory.as_mut_ptr();
-        at.cast::<u64>().is_aligned().then(|| {
-            self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
-            memory
-        })
+        !self.session.is_foreign && whole && alone && plan.steps.iter().all(straight)
     }
     /// The output of this number.
     pub(crate) fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {

@@ -86,6 +86,7 @@ mod vectors;
 pub use constants::pack_constant;
 pub use emit::{Emitter, Kernel};
 pub use error::CpuError;
+pub use given::ResultMemory;
 pub use isa::Isa;
 pub use processor::Processor;
 pub use session::Session;

@@ -2,6 +2,7 @@
 
 use crate::constants::{Block, Constants, Place};
 use crate::emit::Kernel;
+use crate::given::ResultMemory;
 use crate::memory::View;
 use crate::program::Program;
 use crate::times::{Log, Span, Work};
@@ -130,7 +131,20 @@ impl Session {
     /// # Errors
     /// Wrong inputs, a failed host step.
     pub fn run(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Tensor>, CpuError> {
-        Ok(self.run_with(inputs, functions, false)?.0)
+        Ok(self.run_with(inputs, functions, &mut [], false)?.0.into_iter().flatten().collect())
+    }
+    /// Runs once, with results in given memory, in the order of the plan's outputs: `None` stands for each that has
+    /// memory. Kernels write it directly where its form is that of their buffer, and no input lies there.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; memory for another type or shape.
+    pub fn run_into(
+        &self,
+        inputs: &[Tensor],
+        functions: &dyn HostCaller,
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
+        Ok(self.run_with(inputs, functions, memory, false)?.0)
     }
     /// Runs once; results, and what was done when, in its order.
     ///
@@ -141,14 +155,16 @@ impl Session {
         inputs: &[Tensor],
         functions: &dyn HostCaller,
     ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
-        self.run_with(inputs, functions, true)
+        let (results, spans) = self.run_with(inputs, functions, &mut [], true)?;
+        Ok((results.into_iter().flatten().collect(), spans))
     }
     fn run_with(
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
+        memory: &mut [Option<ResultMemory<'_>>],
         measure: bool,
-    ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
+    ) -> Result<(Vec<Option<Tensor>>, Vec<Span>), CpuError> {
         let log = measure.then(Log::new);
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let activations = held.map_or_else(|| self.activations(), Ok)?;
@@ -167,7 +183,7 @@ impl Session {
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
         }
-        let outputs = run.all(inputs);
+        let outputs = run.all(inputs, memory);
         let spans = run.log.take().map_or(vec![], Log::done);
         drop(run);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
@@ -210,7 +226,11 @@ fn truth(t: &Tensor) -> bool {
 }
 
 impl Run<'_> {
-    fn all(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, CpuError> {
+    fn all(
+        &mut self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
         let session = self.session;
         let views = &session.plan.inputs;
         if inputs.len() != views.len() {
@@ -229,12 +249,26 @@ impl Run<'_> {
         }
         self.inputs_on_host(inputs);
         self.note(|| Work::Inputs);
-        self.results = session.plan.outputs.iter().map(|v| self.memory_of(v)).collect();
+        let given = self.given_memory(inputs, memory)?;
+        self.results = session
+            .plan
+            .outputs
+            .iter()
+            .zip(&given)
+            .map(|(v, given)| if *given { None } else { self.memory_of(v) })
+            .collect();
         self.steps(&session.plan.steps)?;
         self.note(|| Work::Prepare);
-        let outputs = (0..).zip(&session.plan.outputs).map(|(i, v)| self.result(i, v)).collect();
+        let mut outputs = vec![];
+        for (i, (view, given)) in session.plan.outputs.iter().zip(given).enumerate() {
+            let result = if given { None } else { Some(self.result(i, view)?) };
+            outputs.push(match (result, memory.get_mut(i)) {
+                (Some(t), Some(Some(memory))) => memory.take(view.name.as_str(), &t).map(|()| None)?,
+                (result, _) => result,
+            });
+        }
         self.note(|| Work::Outputs);
-        outputs
+        Ok(outputs)
     }
     /// Notes what went on since the last note, if the run is measured.
     fn note(&mut self, what: impl FnOnce() -> Work) {
