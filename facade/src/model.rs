@@ -188,6 +188,13 @@ impl Model {
         let f = self.module.main();
         f.results().iter().map(|&v| f.ty(v).clone()).collect()
     }
+    /// The model as an ONNX file.
+    ///
+    /// # Errors
+    /// Nodes that ONNX has no operator for.
+    pub fn to_onnx(&self) -> Result<Vec<u8>, Error> {
+        compiler::onnx::export_onnx(&self.module).map_err(|e| Error::Input(e.to_string()))
+    }
     /// The model as `.weft` text, which [`Model::from_text`] reads; large constants come by name and shape alone.
     pub fn text(&self) -> String {
         compiler::text::print_module(&self.module)

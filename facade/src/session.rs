@@ -15,13 +15,16 @@ use std::sync::Arc;
 pub struct Session {
     /// As it was loaded.
     module: Arc<Module>,
+    /// Its inputs.
+    ports: Arc<[(String, TensorType)]>,
     pub(crate) execution: Box<dyn Execution>,
     functions: HostFunctions,
 }
 
 impl Session {
     pub(crate) fn new(module: Module, execution: Box<dyn Execution>, functions: HostFunctions) -> Session {
-        Session { module: Arc::new(module), execution, functions }
+        let ports = input_ports(&module).into_iter().map(|(n, t)| (n.to_string(), t)).collect();
+        Session { module: Arc::new(module), ports, execution, functions }
     }
 
     /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`]
@@ -75,13 +78,13 @@ impl Session {
     pub fn run_to_memory(
         &self,
         inputs: &[(&str, Tensor)],
-        memory: Vec<(&str, ResultMemory<'_>)>,
+        memory: Vec<(String, ResultMemory<'_>)>,
     ) -> Result<Outputs, Error> {
         let given = self.in_order(inputs)?;
         let names = self.output_names();
         let mut places: Vec<Option<ResultMemory<'_>>> = names.iter().map(|_| None).collect();
         for (name, memory) in memory {
-            let Some(at) = names.iter().position(|n| n == name) else {
+            let Some(at) = names.iter().position(|n| *n == name) else {
                 let text = format!("the model has no result `{name}`; there are: {}", names.join(", "));
                 return Err(Error::Input(text));
             };
@@ -172,15 +175,15 @@ impl Session {
 
     /// The inputs in the model's order.
     pub(crate) fn in_order<T: Clone>(&self, inputs: &[(&str, T)]) -> Result<Vec<T>, Error> {
-        let ports = input_ports(&self.module);
-        let names = || ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
-        if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0.as_str() == *n)) {
+        let ports = &self.ports;
+        let names = || ports.iter().map(|p| p.0.as_str()).collect::<Vec<_>>().join(", ");
+        if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0 == *n)) {
             return Err(Error::Input(format!("the model has no input `{name}`; there are: {}", names())));
         }
         let find = |name: &str| inputs.iter().find(|i| i.0 == name).map(|i| i.1.clone());
-        let given = ports.iter().map(|p| {
-            find(p.0.as_str()).ok_or_else(|| Error::Input(format!("input `{}` is missing: it is {:?}", p.0, p.1)))
-        });
+        let given = ports
+            .iter()
+            .map(|p| find(&p.0).ok_or_else(|| Error::Input(format!("input `{}` is missing: it is {:?}", p.0, p.1))));
         given.collect()
     }
 
@@ -190,7 +193,7 @@ impl Session {
 
     /// Names and types of the inputs, in order.
     pub fn inputs(&self) -> Vec<(String, TensorType)> {
-        input_ports(&self.module).into_iter().map(|(n, t)| (n.to_string(), t)).collect()
+        self.ports.to_vec()
     }
     /// Names of the results, in order.
     pub fn output_names(&self) -> Vec<String> {

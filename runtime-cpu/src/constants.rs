@@ -5,7 +5,6 @@ use crate::execute::Line;
 use crate::{CpuError, Isa};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use std::alloc::Layout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tensor_ir::dtype::DType;
@@ -17,33 +16,32 @@ use tensor_ir::tensor::{Tensor, ensure_room};
 use tensor_ir::tir::{BufferId, Encoding, TensorFunction};
 
 /// Memory that is aligned to cache lines.
-pub(crate) struct Block(Vec<Line>);
+pub(crate) struct Block {
+    memory: Vec<u8>,
+    /// Where the first line begins.
+    first: usize,
+}
 impl Block {
-    /// Zeros.
+    /// Zeros. The system has pages for them once something is written there: inputs that are read where they lie take
+    /// none.
     ///
     /// # Errors
     /// More bytes than there is memory for.
     pub(crate) fn of(bytes: u64) -> Result<Block, CpuError> {
-        let lines = (bytes as usize).div_ceil(64).max(1);
-        ensure_room(lines.saturating_mul(64)).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
-        let none = || CpuError::NoRoom(format!("a buffer of the network: no memory for {} bytes", lines * 64));
-        let layout = Layout::array::<Line>(lines).map_err(|_| none())?;
-        // SAFETY: the layout is not empty. Pages of the system are zero, and are there once something is written to
-        // them: inputs that are read where they lie take none.
-        let at = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<Line>();
-        if at.is_null() {
-            return Err(none());
-        }
-        // SAFETY: `lines` lines of zeros are there, allocated as a vector does it.
-        Ok(Block(unsafe { Vec::from_raw_parts(at, lines, lines) }))
+        let lines = (bytes as usize).div_ceil(64).max(1).saturating_mul(64);
+        ensure_room(lines).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
+        // Zeros of a larger alignment would be written one by one.
+        let memory = vec![0u8; lines.saturating_add(64)];
+        let first = memory.as_ptr().align_offset(64);
+        Ok(Block { memory, first })
     }
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        let n = self.0.len() * 64;
-        // SAFETY: the lines are plain bytes that this value owns.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), n) }
+        let lines = self.memory.len() - 64;
+        &mut self.memory[self.first..self.first + lines]
     }
     pub(crate) fn place(&mut self) -> Place {
-        Place { at: self.0.as_mut_ptr().cast(), bytes: self.0.len() * 64 }
+        let lines = self.bytes_mut();
+        Place { at: lines.as_mut_ptr(), bytes: lines.len() }
     }
 }
 

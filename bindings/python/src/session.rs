@@ -1,6 +1,6 @@
 //! Networks that are ready to run.
 
-use crate::arrays::{array_of, check, tensor_of, tensors_of};
+use crate::arrays::{Dict, Room, array_of, check, tensor_of, tensors_of};
 use crate::device_tensor::{DeviceTensor, Place};
 use crate::errors::{Raised, raise, usage};
 use crate::interrupt::{here, on_thread, wait};
@@ -10,12 +10,12 @@ use crate::ports::Port;
 use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weft::{AmpMode, Device, Options, RunInput, Tensor};
+use weft::{AmpMode, Device, Options, RunInput, Tensor, TensorType};
 use workbench::arrays::Named;
 use workbench::bench::Timing;
 use workbench::compare::{self, Against};
@@ -24,7 +24,9 @@ use workbench::settings::Settings;
 /// A network that is ready to run. `weft_nn.compile` makes it; any number of threads may run it.
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Session {
-    pub session: Arc<weft::Session>,
+    /// `None` once it is closed.
+    session: Mutex<Option<Arc<weft::Session>>>,
+    ports: Vec<(String, TensorType)>,
     pub model: Model,
     pub options: Options,
     pub device: Device,
@@ -84,25 +86,34 @@ impl Reference {
 }
 
 impl Session {
+    /// The session itself.
+    ///
+    /// # Errors
+    /// It is closed.
+    fn live(&self) -> PyResult<Arc<weft::Session>> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.clone().ok_or_else(|| usage("the session is closed", "run it inside of its `with`"))
+    }
     /// The reference that `against` names.
     ///
     /// # Errors
     /// None of that name, or the session itself.
     fn reference(&self, against: Option<&Bound<'_, PyAny>>) -> PyResult<Reference> {
-        if let Some(Ok(results)) = against.map(|a| a.cast::<PyDict>()) {
-            return Ok(Reference::Given(tensors_of(results)?));
+        if let Some(Ok(results)) = against.map(|a| a.extract::<Dict<'_>>()) {
+            return Ok(Reference::Given(tensors_of(&results.0)?));
         }
         let name = against.map_or(Ok("reference".to_string()), |a| a.str().map(|s| s.to_string()))?;
+        let own = self.live()?;
         let itself = |help: &str| Err(usage(format!("against={name:?} compares the session with itself"), help));
         let mut options = Options { cache: weft::Cache::default(), ..self.options.clone() };
         options.pipeline.amp = AmpMode::Off;
         let run = |options, device| Ok(Reference::Run(Box::new((self.model.clone(), options, device))));
         match name.as_str() {
-            "reference" | "cpu" if self.session.place() == weft::INTERPRETER && !self.session.is_mixed() => {
+            "reference" | "cpu" if own.place() == weft::INTERPRETER && !own.is_mixed() => {
                 itself("compile for another device, with amp=\"fp16\", or give a dictionary of results")
             }
             "reference" | "cpu" => run(Options { profile: None, ..options }, Device::Interpreter),
-            "fp32" if !self.session.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
+            "fp32" if !own.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
             "fp32" => run(options, self.device.clone()),
             _ => {
                 let help = "it is \"reference\", \"fp32\" or a dictionary of arrays";
@@ -125,7 +136,9 @@ impl Session {
         let last = u64::MAX.into();
         // Regions of external targets run on the host.
         let calls_python = !options.host_functions.names().is_empty() || session.place() != "device";
-        Ok(Session { session: Arc::new(session), model, options, device, last, raised, calls_python })
+        let ports = session.inputs();
+        let session = Mutex::new(Some(Arc::new(session)));
+        Ok(Session { session, ports, model, options, device, last, raised, calls_python })
     }
 
     /// The inputs of a dictionary, which have the types and shapes of the model's.
@@ -139,29 +152,58 @@ impl Session {
             Ok((name, given))
         };
         let list = inputs.iter().map(one).collect::<PyResult<Vec<_>>>()?;
-        let form = |(name, given): &'_ (String, Given)| match given {
-            Given::Host(t) => (name.clone(), t.dtype(), t.shape().to_vec()),
-            Given::Device(t) => (name.clone(), t.get().form().0, t.get().form().1.to_vec()),
-        };
-        let forms: Vec<_> = list.iter().map(form).collect();
-        check(&forms, &self.session.inputs())?;
+        let forms = list.iter().map(|(name, given)| match given {
+            Given::Host(t) => (name.as_str(), t.dtype(), t.shape()),
+            Given::Device(t) => (name.as_str(), t.get().form().0, t.get().form().1),
+        });
+        check(forms, &self.ports)?;
         Ok(list)
     }
 
     /// The results of a run. If the last run was short, nobody needs to look for signals during this one, which costs
     /// a change of threads. A run that calls Python has a thread of its own, so that an interrupt finds it there.
     fn computed(&self, py: Python<'_>, inputs: Vec<(String, Tensor)>) -> PyResult<weft::Outputs> {
+        let session = self.live()?;
         let start = Instant::now();
         let outputs = match self.last.load(Ordering::Relaxed) < SHORT {
-            true => here(py, || self.session.run(&named(&inputs))),
-            false if self.calls_python => {
-                let session = self.session.clone();
-                on_thread(py, move || session.run(&named(&inputs)))
-            }
-            false => wait(py, self.session.run_async(&named(&inputs))),
+            true => here(py, || session.run(&named(&inputs))),
+            false if self.calls_python => on_thread(py, move || session.run(&named(&inputs))),
+            false => wait(py, session.run_async(&named(&inputs))),
         };
         self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         self.raised.or(outputs)
+    }
+
+    /// A run whose results by these names are written to arrays.
+    fn written<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Vec<(String, Tensor)>,
+        out: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let session = self.live()?;
+        let (mut rooms, names) = (Room::of_each(out)?, session.output_names());
+        let start = Instant::now();
+        let work = move || {
+            let memory = rooms.iter_mut().map(|r| (r.name.clone(), r)).collect::<Vec<_>>();
+            let memory = memory.into_iter().map(|(name, r)| (name, r.memory()));
+            session.run_to_memory(&named(&inputs), memory.collect())
+        };
+        let outputs = match self.last.load(Ordering::Relaxed) < SHORT {
+            true => here(py, work),
+            // An abandoned run keeps the arrays.
+            false => on_thread(py, work),
+        };
+        self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        let mut rest: BTreeMap<String, Tensor> = self.raised.or(outputs)?.into_iter().collect();
+        let arrays = PyDict::new(py);
+        for name in names {
+            match rest.remove(&name) {
+                Some(t) => arrays.set_item(name, array_of(py, t)?)?,
+                None => arrays.set_item(&name, out.get_item(&name)?)?,
+            }
+        }
+        Ok(arrays)
     }
 
     /// A run of a session on a device that leaves its results there, with inputs that are there where they can.
@@ -179,7 +221,7 @@ impl Session {
                 Given::Device(t) => inputs.extend(t.get().on(&self.device).map(|t| (name.as_str(), t))),
             }
         }
-        let results = self.raised.or(wait(py, self.session.run_to_tensors_async(&inputs)))?;
+        let results = self.raised.or(wait(py, self.live()?.run_to_tensors_async(&inputs)))?;
         let tensors = PyDict::new(py);
         for (name, tensor) in results {
             let place = Place::of(tensor, &self.device);
@@ -201,17 +243,31 @@ impl Session {
     ///
     ///     A DeviceTensor of a run on the same device is used where it is.
     /// on_device: leave the results where they are; then the call does not wait for the device.
+    /// out: arrays by the names of results, which these are written to, and which are returned: contiguous ones, each with
+    ///     the element type and the shape of the result. On the processor kernels write there directly.
     ///
     /// Returns a dictionary with an array for each result, by the model's names; with on_device, a DeviceTensor.
     ///
     /// Raises weft_nn.Error: code 3 for an input that is missing, unknown, or of another type or shape; code 5 for a
     /// lost device; and what a host function raises. Other threads run meanwhile, and Ctrl-C ends the call.
-    #[pyo3(signature = (inputs, *, on_device=false))]
-    fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>, on_device: bool) -> PyResult<Bound<'py, PyDict>> {
-        let given = self.given(inputs)?;
+    #[pyo3(signature = (inputs, *, on_device=false, out=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Dict<'py>,
+        on_device: bool,
+        out: Option<Dict<'py>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let given = self.given(&inputs.0)?;
+        if let Some(out) = out {
+            if on_device {
+                return Err(usage("out= is for results in host memory", "leave on_device=True out"));
+            }
+            return self.written(py, in_memory(py, given)?, &out.0);
+        }
         let stays = |given: &Given| matches!(given, Given::Device(t) if matches!(t.get().place, Place::Device(..)));
         let any_there = on_device || given.iter().any(|(_, g)| stays(g));
-        if any_there && self.session.keeps_tensors_on_device() {
+        if any_there && self.live()?.keeps_tensors_on_device() {
             let tensors = self.submitted(py, given)?;
             if !on_device {
                 for (name, tensor) in tensors.iter() {
@@ -242,14 +298,15 @@ impl Session {
     fn to_device<'py>(&self, py: Python<'py>, name: &str, array: &Bound<'py, PyAny>) -> PyResult<DeviceTensor> {
         let inputs = PyDict::new(py);
         inputs.set_item(name, array)?;
-        if !self.session.inputs().iter().any(|i| i.0 == name) {
-            let names: Vec<String> = self.session.inputs().into_iter().map(|i| i.0).collect();
+        if !self.ports.iter().any(|i| i.0 == name) {
+            let names: Vec<&str> = self.ports.iter().map(|i| i.0.as_str()).collect();
             let why = format!("the model has no input `{name}`; there are: {}", names.join(", "));
             return Err(raise(&weft::Error::Input(why)));
         }
         let (_, tensor) = in_memory(py, self.given(&inputs)?)?.remove(0);
         self.model.model.check_sizes_of(name, tensor.shape()).map_err(|e| raise(&e))?;
-        let placed = here(py, || self.session.input_where_read(name, &tensor))?;
+        let session = self.live()?;
+        let placed = here(py, || session.input_where_read(name, &tensor))?;
         Ok(DeviceTensor { place: Place::of(placed, &self.device) })
     }
 
@@ -258,7 +315,7 @@ impl Session {
     #[pyo3(signature = (inputs, *, on_device=false))]
     fn run_async<'py>(
         slf: Bound<'py, Self>,
-        inputs: Bound<'py, PyDict>,
+        inputs: Bound<'py, PyAny>,
         on_device: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let words = PyDict::new(slf.py());
@@ -283,8 +340,8 @@ impl Session {
     }
     /// Where a run takes place: "device", "device and host", "host", or the CPU executor.
     #[getter]
-    fn place(&self) -> &'static str {
-        self.session.place()
+    fn place(&self) -> PyResult<&'static str> {
+        Ok(self.live()?.place())
     }
     /// True if the session runs on the processor, by Weft's own kernels.
     #[getter]
@@ -293,8 +350,21 @@ impl Session {
     }
     /// True if mixed precision has put anything into f16.
     #[getter]
-    fn is_mixed(&self) -> bool {
-        self.session.is_mixed()
+    fn is_mixed(&self) -> PyResult<bool> {
+        Ok(self.live()?.is_mixed())
+    }
+
+    /// Gives back what the session holds, memory above all. Runs that are under way end as usual; later ones raise
+    /// weft_nn.Error (code 2). `with weft_nn.compile(...) as session:` does this at its end.
+    fn close(&self) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.close();
     }
 
     /// Times the network.
@@ -313,12 +383,12 @@ impl Session {
     fn bench<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: Dict<'py>,
         warmup: usize,
         runs: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = in_memory(py, self.given(inputs)?)?;
-        let (session, functions) = (self.session.clone(), self.options.host_functions.clone());
+        let given = in_memory(py, self.given(&inputs.0)?)?;
+        let (session, functions) = (self.live()?, self.options.host_functions.clone());
         let timing = Timing { warmup: Some(warmup), runs: Some(runs), ..Timing::default() };
         let settings = Settings { functions, ..Settings::of_program() };
         let done = on_thread(py, move || {
@@ -345,14 +415,14 @@ impl Session {
     fn compare<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: Dict<'py>,
         against: Option<Bound<'py, PyAny>>,
         rtol: Option<f64>,
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = in_memory(py, self.given(inputs)?)?;
+        let given = in_memory(py, self.given(&inputs.0)?)?;
         let reference = self.reference(against.as_ref())?;
-        let session = self.session.clone();
+        let session = self.live()?;
         let against = Against { rtol, atol, ..Against::default() };
         let compared = on_thread(py, move || {
             let got: Named = session.run(&named(&given))?.into_iter().collect();

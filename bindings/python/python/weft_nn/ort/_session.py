@@ -200,10 +200,14 @@ class InferenceSession:
         threading.Thread(target=work, daemon=True).start()
 
     def _computed(
-        self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], on_device: bool
+        self,
+        output_names: Optional[Sequence[str]],
+        input_feed: Mapping[str, Any],
+        on_device: bool,
+        out: Optional[Dict[str, _Array]] = None,
     ) -> List[Any]:
-        """The results of these names; on_device: each as a tensor on the device."""
-        texts = self._texts and {name: input_feed.get(of) for name, of in self._texts.items()}
+        """The results of these names; on_device: each as a tensor on the device; out: arrays for some of them."""
+        texts: Dict[str, Any] = {name: input_feed.get(of) for name, of in self._texts.items()}
         if texts:
             input_feed = {name: v for name, v in input_feed.items() if name not in self._texts.values()}
         ready = self._ready_for(input_feed)
@@ -217,12 +221,12 @@ class InferenceSession:
                 elif isinstance(value, (list, tuple, int, float)) and name in ready.types:
                     value = np.asarray(value, ready.types[name])
                 given[name] = value
-            results: Dict[str, Any] = ready.session.run(given, on_device=on_device)
+            results: Dict[str, Any] = ready.session.run(given, on_device=on_device, out=out or None)
         except Error as error:
             self._refuse_inputs(ready, input_feed, error)
         if started:
             self._note("model_run", started)
-        results.update((name, np.asarray(text, object)) for name, text in (texts or {}).items())
+        results.update((name, np.asarray(text, object)) for name, text in texts.items())
         return [results[part] if isinstance(part, str) else [results[p] for p in part] for part in wanted]
 
     def _names(self, ready: _Ready) -> List[str]:

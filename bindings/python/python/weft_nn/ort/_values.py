@@ -242,7 +242,7 @@ class IOBinding:
     def _run(self) -> None:
         places = {n: o.device_name() if isinstance(o, OrtValue) else o for n, o in self._outputs.items()}
         stays = any(place != "cpu" for place in places.values())
-        tensors = self._session._computed(list(self._outputs), self._inputs, stays)
+        tensors = self._session._computed(list(self._outputs), self._inputs, stays, {} if stays else self._room())
         self._results = []
         for tensor, (name, bound) in zip(tensors, self._outputs.items()):
             if places[name] == "cpu" and isinstance(tensor, DeviceTensor):
@@ -251,9 +251,15 @@ class IOBinding:
                 bound = OrtValue(tensor, places[name])
             elif isinstance(tensor, DeviceTensor):
                 bound._array = tensor
-            else:
+            elif tensor is not bound._array:
                 _copied(name, bound.numpy(), tensor)
             self._results.append(bound)
+
+    def _room(self) -> Dict[str, _Array]:
+        """Arrays that a run can write its results to."""
+        values = {name: o._array for name, o in self._outputs.items() if isinstance(o, OrtValue)}
+        arrays = {name: a for name, a in values.items() if isinstance(a, np.ndarray)}
+        return {name: a for name, a in arrays.items() if a.flags.c_contiguous and a.flags.writeable}
 
 
 def _copied(name: str, to: _Array, result: _Array) -> None:
