@@ -45,6 +45,12 @@ impl Block {
     }
 }
 
+/// The buffers that runs write, at their places in one arena.
+pub(crate) struct Activations {
+    pub places: Vec<Place>,
+    _arena: Block,
+}
+
 /// Where a buffer of the plan is.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
@@ -106,6 +112,26 @@ impl Held {
 }
 
 impl Constants {
+    /// New memory for the buffers of a plan that runs write.
+    ///
+    /// # Errors
+    /// None is left.
+    pub(crate) fn activations(&self, plan: &Plan) -> Result<Activations, CpuError> {
+        let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
+        let total = plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64));
+        let mut arena = Block::of(total.fold(0, u64::saturating_add))?;
+        let all = arena.place();
+        let mut at = 0;
+        let places = plan.buffers.iter().zip(&self.places).map(|(b, constant)| {
+            if !own(&b.content) {
+                return *constant;
+            }
+            let place = Place { at: all.at.wrapping_add(at), bytes: b.bytes as usize };
+            at += b.bytes.next_multiple_of(64) as usize;
+            place
+        });
+        Ok(Activations { places: places.collect(), _arena: arena })
+    }
     /// `ready`: bytes of buffers that were packed before.
     pub(crate) fn load(
         plan: &Plan,

@@ -2,41 +2,13 @@
 
 use crate::CpuError;
 use crate::constants::Place;
+use crate::result_memory::ResultMemory;
 use crate::session::Run;
 use std::borrow::Cow;
 use tensor_ir::dtype::DType;
 use tensor_ir::plan::storage::{encode_tensor, is_stored_as_it_is};
 use tensor_ir::plan::{BufferView, Content, HostContent, Step};
 use tensor_ir::tensor::{Tensor, reserve};
-
-/// Memory of a caller's for a result, with the type and the shape of the array that lies there.
-pub struct ResultMemory<'a> {
-    /// Element type.
-    pub dtype: DType,
-    /// Dimensions.
-    pub shape: &'a [usize],
-    /// Its bytes, the elements in order.
-    pub bytes: &'a mut [u8],
-}
-
-impl ResultMemory<'_> {
-    fn check(&self, name: &str, dtype: DType, shape: &[usize]) -> Result<(), CpuError> {
-        if self.dtype == dtype && self.shape == shape {
-            return Ok(());
-        }
-        let (given, made) = (format!("{}{:?}", self.dtype, self.shape), format!("{dtype}{shape:?}"));
-        Err(CpuError::Input(format!("the memory for the result `{name}` is for {given}, the result is {made}")))
-    }
-    /// Copies a result there.
-    ///
-    /// # Errors
-    /// A result of another type or shape.
-    pub fn take(&mut self, name: &str, t: &Tensor) -> Result<(), CpuError> {
-        self.check(name, t.dtype(), t.shape())?;
-        self.bytes.copy_from_slice(t.bytes());
-        Ok(())
-    }
-}
 
 impl Run<'_> {
     pub(crate) fn inputs_on_host(&mut self, inputs: &[Tensor]) {
@@ -56,7 +28,7 @@ impl Run<'_> {
         let fits = bytes.len() as u64 >= buffer.bytes && bytes.as_ptr().cast::<u64>().is_aligned();
         (own && fits).then_some(Place { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() })
     }
-    /// For each output, whether kernels write it in the memory that is given for it.
+    /// Places for the outputs. For each, whether kernels write it in the memory that is given for it.
     ///
     /// # Errors
     /// Memory for another type or shape.
@@ -82,10 +54,12 @@ impl Run<'_> {
                 *direct = true;
             }
         }
+        let own = |(view, given): (&BufferView, &bool)| if *given { None } else { self.memory_of(view) };
+        self.results = outputs.iter().zip(&all).map(own).collect();
         Ok(all)
     }
     /// Memory for an output that takes the place of its buffer, if kernels can write the output's own bytes there.
-    pub(crate) fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
+    fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
         if !self.is_written_whole(view) {
             return None;
         }
@@ -110,8 +84,24 @@ impl Run<'_> {
         // A plan of a stranger may leave elements unwritten: the arena holds no secret.
         !self.session.is_foreign && whole && alone && plan.steps.iter().all(straight)
     }
+    /// The outputs, of which kernels have written the `given` ones in the caller's memory.
+    pub(crate) fn outputs(
+        &mut self,
+        given: &[bool],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
+        let mut outputs = vec![];
+        for (i, (view, given)) in self.session.plan.outputs.iter().zip(given).enumerate() {
+            let result = if *given { None } else { Some(self.result(i, view)?) };
+            outputs.push(match (result, memory.get_mut(i)) {
+                (Some(t), Some(Some(memory))) => memory.take(view.name.as_str(), &t).map(|()| None)?,
+                (result, _) => result,
+            });
+        }
+        Ok(outputs)
+    }
     /// The output of this number.
-    pub(crate) fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
+    fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
         let Some(mut memory) = self.results[number].take() else { return self.read(view) };
         // SAFETY: there is room for the buffer, which is no shorter, and kernels have written every element: the
         // compiler has proved its schedules complete.

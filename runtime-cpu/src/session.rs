@@ -1,10 +1,10 @@
 //! Sessions: constants packed once, activations in one arena, the steps of a plan run on tensors.
 
-use crate::constants::{Block, Constants, Place};
+use crate::constants::{Activations, Block, Constants, Place};
 use crate::emit::Kernel;
-use crate::given::ResultMemory;
 use crate::memory::View;
 use crate::program::Program;
+use crate::result_memory::ResultMemory;
 use crate::times::{Log, Span, Work};
 use crate::{CpuError, Processor};
 use bytes::Bytes;
@@ -33,12 +33,6 @@ pub struct Session {
     free: Mutex<Vec<Activations>>,
     /// Places of the plan's dispatches among them all, by their addresses in the plan.
     numbers: OnceLock<FxHashMap<usize, usize>>,
-}
-
-/// The buffers that runs write, at their places in one arena.
-struct Activations {
-    places: Vec<Place>,
-    _arena: Block,
 }
 
 /// What a run has.
@@ -167,7 +161,7 @@ impl Session {
     ) -> Result<(Vec<Option<Tensor>>, Vec<Span>), CpuError> {
         let log = measure.then(Log::new);
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let activations = held.map_or_else(|| self.activations(), Ok)?;
+        let activations = held.map_or_else(|| self.constants.activations(&self.plan), Ok)?;
         let mut run = Run {
             session: self,
             places: activations.places.clone(),
@@ -198,22 +192,6 @@ impl Session {
         let address = |d: &Dispatch| std::ptr::from_ref(d) as usize;
         let all = self.numbers.get_or_init(|| self.plan.dispatches().map(address).zip(0..).collect());
         all.get(&address(d)).copied().unwrap_or(0)
-    }
-    fn activations(&self) -> Result<Activations, CpuError> {
-        let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
-        let total = self.plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64));
-        let mut arena = Block::of(total.fold(0, u64::saturating_add))?;
-        let all = arena.place();
-        let mut at = 0;
-        let places = self.plan.buffers.iter().zip(&self.constants.places).map(|(b, constant)| {
-            if !own(&b.content) {
-                return *constant;
-            }
-            let place = Place { at: all.at.wrapping_add(at), bytes: b.bytes as usize };
-            at += b.bytes.next_multiple_of(64) as usize;
-            place
-        });
-        Ok(Activations { places: places.collect(), _arena: arena })
     }
 }
 
@@ -250,25 +228,11 @@ impl Run<'_> {
         self.inputs_on_host(inputs);
         self.note(|| Work::Inputs);
         let given = self.given_memory(inputs, memory)?;
-        self.results = session
-            .plan
-            .outputs
-            .iter()
-            .zip(&given)
-            .map(|(v, given)| if *given { None } else { self.memory_of(v) })
-            .collect();
         self.steps(&session.plan.steps)?;
         self.note(|| Work::Prepare);
-        let mut outputs = vec![];
-        for (i, (view, given)) in session.plan.outputs.iter().zip(given).enumerate() {
-            let result = if given { None } else { Some(self.result(i, view)?) };
-            outputs.push(match (result, memory.get_mut(i)) {
-                (Some(t), Some(Some(memory))) => memory.take(view.name.as_str(), &t).map(|()| None)?,
-                (result, _) => result,
-            });
-        }
+        let outputs = self.outputs(&given, memory);
         self.note(|| Work::Outputs);
-        Ok(outputs)
+        outputs
     }
     /// Notes what went on since the last note, if the run is measured.
     fn note(&mut self, what: impl FnOnce() -> Work) {

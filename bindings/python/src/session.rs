@@ -1,12 +1,14 @@
 //! Networks that are ready to run.
 
-use crate::arrays::{Dict, Room, array_of, check, tensor_of, tensors_of};
+use crate::arrays::{Dict, Room, array_of, check, tensor_of};
 use crate::device_tensor::{DeviceTensor, Place};
 use crate::errors::{Raised, raise, usage};
+use crate::given::{Given, in_memory, in_order, named};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
 use crate::model::{Model, results};
 use crate::ports::Port;
+use crate::reference::reference;
 use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
 use pyo3::prelude::*;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weft::{AmpMode, Device, Options, RunInput, Tensor, TensorType};
+use weft::{Device, Options, RunInput, Tensor, TensorType};
 use workbench::arrays::Named;
 use workbench::bench::Timing;
 use workbench::compare::{self, Against};
@@ -38,53 +40,6 @@ pub struct Session {
     calls_python: bool,
 }
 
-/// An input: in host memory, or a tensor of a session.
-enum Given {
-    Host(Tensor),
-    Device(Py<DeviceTensor>),
-}
-
-/// Inputs in host memory.
-fn in_memory(py: Python<'_>, given: Vec<(String, Given)>) -> PyResult<Vec<(String, Tensor)>> {
-    let one = |(name, given)| match given {
-        Given::Host(t) => Ok((name, t)),
-        Given::Device(t) => Ok((name, t.get().read(py)?)),
-    };
-    given.into_iter().map(one).collect()
-}
-
-/// The inputs as a session takes them.
-fn named(inputs: &[(String, Tensor)]) -> Vec<(&str, Tensor)> {
-    inputs.iter().map(|(name, t)| (name.as_str(), t.clone())).collect()
-}
-
-/// The inputs in the model's order.
-fn in_order(session: &weft::Session, inputs: &[(String, Tensor)]) -> Vec<Tensor> {
-    let find = |name: &String| inputs.iter().find(|i| i.0 == *name).map(|i| i.1.clone());
-    session.inputs().iter().filter_map(|(name, _)| find(name)).collect()
-}
-
-/// The reference of a comparison.
-enum Reference {
-    /// Results by name.
-    Given(Named),
-    /// The model with other options, on a device.
-    Run(Box<(Model, Options, Device)>),
-}
-
-impl Reference {
-    fn results(self, inputs: &Named) -> Result<Named, weft::Error> {
-        match self {
-            Reference::Given(results) => Ok(results),
-            Reference::Run(other) => {
-                let (model, options, device) = *other;
-                let session = model.compiled(&options, false)?.session(&device)?;
-                Ok(session.run(&named(inputs))?.into_iter().collect())
-            }
-        }
-    }
-}
-
 impl Session {
     /// The session itself.
     ///
@@ -93,33 +48,6 @@ impl Session {
     fn live(&self) -> PyResult<Arc<weft::Session>> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         session.clone().ok_or_else(|| usage("the session is closed", "run it inside of its `with`"))
-    }
-    /// The reference that `against` names.
-    ///
-    /// # Errors
-    /// None of that name, or the session itself.
-    fn reference(&self, against: Option<&Bound<'_, PyAny>>) -> PyResult<Reference> {
-        if let Some(Ok(results)) = against.map(|a| a.extract::<Dict<'_>>()) {
-            return Ok(Reference::Given(tensors_of(&results.0)?));
-        }
-        let name = against.map_or(Ok("reference".to_string()), |a| a.str().map(|s| s.to_string()))?;
-        let own = self.live()?;
-        let itself = |help: &str| Err(usage(format!("against={name:?} compares the session with itself"), help));
-        let mut options = Options { cache: weft::Cache::default(), ..self.options.clone() };
-        options.pipeline.amp = AmpMode::Off;
-        let run = |options, device| Ok(Reference::Run(Box::new((self.model.clone(), options, device))));
-        match name.as_str() {
-            "reference" | "cpu" if own.place() == weft::INTERPRETER && !own.is_mixed() => {
-                itself("compile for another device, with amp=\"fp16\", or give a dictionary of results")
-            }
-            "reference" | "cpu" => run(Options { profile: None, ..options }, Device::Interpreter),
-            "fp32" if !own.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
-            "fp32" => run(options, self.device.clone()),
-            _ => {
-                let help = "it is \"reference\", \"fp32\" or a dictionary of arrays";
-                Err(usage(format!("against={name:?}: no such reference"), help))
-            }
-        }
     }
     /// A session of the model, compiled with these options for this device.
     ///
@@ -421,8 +349,8 @@ impl Session {
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let given = in_memory(py, self.given(&inputs.0)?)?;
-        let reference = self.reference(against.as_ref())?;
         let session = self.live()?;
+        let reference = reference(against.as_ref(), session.as_ref(), (&self.model, &self.options, &self.device))?;
         let against = Against { rtol, atol, ..Against::default() };
         let compared = on_thread(py, move || {
             let got: Named = session.run(&named(&given))?.into_iter().collect();

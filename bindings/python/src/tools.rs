@@ -26,8 +26,8 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The texts of a value: of a list those of its parts, of a dictionary `KEY=VALUE` each, a pair as a range; none of
-/// None.
+/// The texts of a value: one for each part of a list, `KEY=VALUE` for each item of a dictionary, with pairs as ranges;
+/// none of None.
 fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if value.is_none() {
         return Ok(vec![]);

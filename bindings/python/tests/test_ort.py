@@ -1,5 +1,7 @@
 """The classes of onnxruntime."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -297,3 +299,22 @@ def test_runs_in_the_background():
     opened(RELU).run_async(None, {"x": -X}, lambda *results: done.put(results), 7)
     results, user, error = done.get(timeout=60)
     assert results[0].tolist() == [[0] * 3] * 2 and (user, error) == (7, "")
+
+
+def test_it_stands_in_for_the_package():
+    """Projects import modules of onnxruntime, too."""
+    program = """
+import sys
+import weft_nn.ort
+sys.modules["onnxruntime"] = weft_nn.ort
+import onnxruntime
+from onnxruntime.capi import _pybind_state as C
+from onnxruntime.capi.onnxruntime_pybind11_state import NoSuchFile
+assert C.get_available_providers() == onnxruntime.get_available_providers()
+try:
+    onnxruntime.InferenceSession("/no/such/file.onnx", providers=["CPUExecutionProvider"])
+except NoSuchFile as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "NO_SUCHFILE" in done.stdout, done.stderr

@@ -127,7 +127,7 @@ fn the_printed_form_is_read() {
         "relu?(add{matmul(x, w:const), bias:const})",
         "split(..).1",
         "f(x, ~1.4142)",
-        "conv(..) => relu(..)* => mul(*, const)",
+        "conv(..) => relu(..)* => mul{*, const}",
         "clip(x, -0.5)",
     ] {
         assert_eq!(Pattern::parse(text).unwrap_or_else(|e| panic!("{e}")).to_string(), text);
