@@ -323,11 +323,12 @@ pub fn array_of<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyA
     array.call_method1("view", (numpy_type(py, dtype)?,))?.call_method1("reshape", (shape,))
 }
 
-/// The array of elements of a common type, whose memory is aligned to 8 bytes: made at once, since small models return such.
+/// The array of elements of a common type, whose memory is aligned to 8 bytes: made at once, since small models return
+/// such.
 fn over<'py, T: Element>(py: Python<'py>, shape: &[usize], mut memory: TensorMut) -> PyResult<Bound<'py, PyAny>> {
     let at: *mut T = memory.bytes_mut().as_mut_ptr().cast();
-    // SAFETY: the memory is aligned to 8 bytes, has the elements of the shape, and stays where it is while `memory` lives, which the array's
-    // base object keeps; nothing else reads or writes it.
+    // SAFETY: the memory is aligned to 8 bytes, has the elements of the shape, and stays where it is while `memory`
+    // lives, which the array's base object keeps; nothing else reads or writes it.
     let view = unsafe { ArrayViewMutD::<T>::from_shape_ptr(IxDyn(shape), at) };
     let owner = Bound::new(py, Memory { _tensor: memory })?;
     // SAFETY: as above.

@@ -171,8 +171,8 @@ impl Session {
     ///
     ///     A DeviceTensor of a run on the same device is used where it is.
     /// on_device: leave the results where they are; then the call does not wait for the device.
-    /// out: arrays by the names of results, which these are written to, and which are returned: contiguous ones, each with
-    ///     the element type and the shape of the result. On the processor kernels write there directly.
+    /// out: arrays by the names of results, which these are written to, and which are returned: contiguous ones, each
+    ///     with the element type and the shape of the result. On the processor kernels write there directly.
     ///
     /// Returns a dictionary with an array for each result, by the model's names; with on_device, a DeviceTensor.
     ///
