@@ -137,7 +137,7 @@ fn the_printed_form_is_read() {
     ok(ADD_ONE, &reads("add{relu(*), 1}"), &["add", "relu"]);
     ok(ADD_ONE, &reads("add(relu(*), 1)"), &["add", "relu"]);
     assert_eq!(reads("add(x, 1)").to_string(), "add{x, 1}");
-    miss(ADD_ONE, &reads("add(1, relu(param)[rank 3])"), "`relu_3` is not [rank 3]");
+    miss("%0 = relu %x : f32[1,4,2,4]", &reads("relu(param)[rank 3]"), "`relu_3` is not [rank 3]");
     let conv = "%0 = conv %x, %w {group=1} : f32[1,4,2,4]";
     ok(conv, &reads("conv(*, const)[group=1]"), &["conv"]);
     miss(conv, &reads("conv(*, const)[group=2]"), "`conv_3` is not [group=2]");
