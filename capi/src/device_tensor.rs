@@ -24,6 +24,13 @@ enum Kept {
 }
 
 impl Kept {
+    /// Of a tensor of a session on `device`.
+    fn of(t: RunTensor, device: &Device) -> Kept {
+        match t {
+            RunTensor::Device(t) => Kept::Device(t, device.clone()),
+            RunTensor::Host(t) => Kept::Host(t),
+        }
+    }
     /// Type and shape.
     fn form(&self) -> (DType, &[usize]) {
         match self {
@@ -69,11 +76,8 @@ impl WeftDeviceTensor {
         // SAFETY: as the function's own contract says.
         let tensor = unsafe { tensor(given, name) }?;
         session.check(name, tensor.dtype(), tensor.shape())?;
-        let kept = match session.session.on_device() {
-            Some(_) => Kept::Device(session.session.input_on_device(name, &tensor)?, session.device.clone()),
-            None => Kept::Host(tensor),
-        };
-        Ok(WeftDeviceTensor::of(name, kept))
+        let placed = session.session.input_where_read(name, &tensor)?;
+        Ok(WeftDeviceTensor::of(name, Kept::of(placed, &session.device)))
     }
 }
 
@@ -106,11 +110,7 @@ fn run(session: &WeftSession, inputs: &[&WeftDeviceTensor]) -> Result<Vec<WeftDe
         ));
     }
     let results = session.session.run_to_tensors(&given)?;
-    let kept = |t| match t {
-        RunTensor::Device(t) => Kept::Device(t, session.device.clone()),
-        RunTensor::Host(t) => Kept::Host(t),
-    };
-    Ok(results.into_iter().map(|(name, t)| WeftDeviceTensor::of(&name, kept(t))).collect())
+    Ok(results.into_iter().map(|(name, t)| WeftDeviceTensor::of(&name, Kept::of(t, &session.device))).collect())
 }
 
 /// Runs once on tensors in the network's order, and puts a pointer to each result at `outputs`.

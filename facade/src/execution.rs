@@ -5,6 +5,7 @@ use crate::error::Error;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
+use runtime_cpu::ResultMemory;
 use runtime_gpu::{GpuError, Recorder, RunInput, Visit};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +32,19 @@ pub(crate) trait Execution: Send + Sync {
     fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<(), Error> {
         *outputs = self.run(inputs)?;
         Ok(())
+    }
+
+    /// As [`Execution::run`], with results in given memory; `None` stands for each of them.
+    ///
+    /// # Errors
+    /// As there; memory for another type or shape.
+    fn run_to(
+        &self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+        names: &[String],
+    ) -> Result<Vec<Option<Tensor>>, Error> {
+        taken(self.run(inputs)?, memory, names)
     }
 
     /// As [`Execution::run`]; `recorder` takes notes.
@@ -96,6 +110,23 @@ pub(crate) trait Execution: Send + Sync {
     fn visit_parts(&self, _inputs: &[Tensor], _visit: &mut Visit<'_, Error>) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// The results, with those copied for which there is memory.
+///
+/// # Errors
+/// Memory for another type or shape.
+pub(crate) fn taken(
+    results: Vec<Tensor>,
+    memory: &mut [Option<ResultMemory<'_>>],
+    names: &[String],
+) -> Result<Vec<Option<Tensor>>, Error> {
+    let mut memory = memory.iter_mut();
+    let take = |(t, name): (Tensor, &String)| match memory.next() {
+        Some(Some(memory)) => Ok(memory.take(name, &t).map(|()| None)?),
+        _ => Ok(Some(t)),
+    };
+    results.into_iter().zip(names).map(take).collect()
 }
 
 /// The place of a run with steps on the device, and on the host.

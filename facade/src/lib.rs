@@ -206,6 +206,7 @@ pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch, cache_dir};
 pub use origin::refuse_machine_code;
 pub use outputs::Outputs;
+pub use runtime_cpu::ResultMemory;
 pub use runtime_gpu::{
     AdapterDescription, DeviceTensor, HostFunctions, RunInput, RunTensor, Transfers, list_adapters, wgpu,
 };

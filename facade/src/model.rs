@@ -8,6 +8,7 @@ use crate::origin::refuse_machine_code;
 use crate::plain_files::read_text;
 use crate::sizes::Sizes;
 use bytes::Bytes;
+use compiler::compile::check_ranges_of;
 use compiler::graph::{Module, TensorType, bind_dims, input_ports, open_dims, set_input_shapes};
 use compiler::int::DimRanges;
 use compiler::name::Name;
@@ -169,6 +170,15 @@ impl Model {
     pub fn inputs(&self) -> Vec<(String, TensorType)> {
         input_ports(&self.module).into_iter().map(|(n, t)| (n.to_string(), t)).collect()
     }
+    /// Refuses a shape for the input of that name whose sizes are beyond the declared ranges.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the dimension and its range.
+    pub fn check_sizes_of(&self, name: &str, shape: &[usize]) -> Result<(), Error> {
+        let ports = input_ports(&self.module);
+        let Some((_, ty)) = ports.iter().find(|p| p.0.as_str() == name) else { return Ok(()) };
+        check_ranges_of(ty, shape, &self.ranges).map_err(|e| Error::Input(format!("input `{name}`: {e}")))
+    }
     /// Names of the results, in order.
     pub fn outputs(&self) -> Vec<String> {
         self.module.main().result_names.iter().map(|n| n.to_string()).collect()
@@ -177,6 +187,13 @@ impl Model {
     pub fn output_types(&self) -> Vec<TensorType> {
         let f = self.module.main();
         f.results().iter().map(|&v| f.ty(v).clone()).collect()
+    }
+    /// The model as an ONNX file.
+    ///
+    /// # Errors
+    /// Nodes that ONNX has no operator for.
+    pub fn to_onnx(&self) -> Result<Vec<u8>, Error> {
+        compiler::onnx::export_onnx(&self.module).map_err(|e| Error::Input(e.to_string()))
     }
     /// The model as `.weft` text, which [`Model::from_text`] reads; large constants come by name and shape alone.
     pub fn text(&self) -> String {

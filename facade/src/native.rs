@@ -13,7 +13,7 @@ use compiler::plan::{Content, PlanBuffer};
 use compiler::profile::DeviceProfile;
 use compiler::recent::Recent;
 use compiler::tensor::Tensor;
-use runtime_cpu::{CpuError, Isa, Processor, Work, pack_constant};
+use runtime_cpu::{CpuError, Isa, Processor, ResultMemory, Work, pack_constant};
 use runtime_gpu::{Doing, HostFunctions, Part, Recorder, RunPart, processor_model};
 use std::any::Any;
 use std::sync::Arc;
@@ -213,6 +213,15 @@ impl Execution for OnProcessor {
     }
     fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
         self.native.run_recorded(inputs, recorder)
+    }
+    fn run_to(
+        &self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+        _: &[String],
+    ) -> Result<Vec<Option<Tensor>>, Error> {
+        let native = &self.native;
+        Ok(native.at(inputs)?.run_into(inputs, native.functions.on_tensors(), memory)?)
     }
     fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>> {
         let native = self.native.clone();

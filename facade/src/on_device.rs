@@ -203,6 +203,20 @@ impl Session {
         Ok(self.closed_session()?.input_on_device(place(&names, name, "input")?, t)?)
     }
 
+    /// A tensor for the input of that name, for many runs of [`Session::run_to_tensors`]: on the device where kernels
+    /// read it, else in host memory. With open sizes it stays in host memory.
+    ///
+    /// # Errors
+    /// An unknown input, or one of another type or shape; no memory.
+    pub fn input_where_read(&self, name: &str, t: &Tensor) -> Result<RunTensor, Error> {
+        let names: Vec<String> = self.inputs().into_iter().map(|i| i.0).collect();
+        let n = place(&names, name, "input")?;
+        match self.on_device().filter(|s| s.reads_on_device(n)) {
+            Some(s) => Ok(RunTensor::Device(s.input_on_device(n, t)?)),
+            None => Ok(RunTensor::Host(t.clone())),
+        }
+    }
+
     /// A buffer for the result of that name that kernels write to when [`Session::run_on_device`] gets it.
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! A network that is ready to run.
 
 use crate::error::Error;
-use crate::execution::{Execution, INTERPRETER, on_thread};
+use crate::execution::{Execution, INTERPRETER, on_thread, taken};
 use crate::interpreted::interpret;
 use crate::outputs::Outputs;
 use compiler::compile::{CompileError, Compiled, lost_positions};
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::tensor::Tensor;
+use runtime_cpu::ResultMemory;
 use runtime_gpu::{HostFunctions, PartError, Recorder};
 use std::sync::Arc;
 
@@ -14,13 +15,16 @@ use std::sync::Arc;
 pub struct Session {
     /// As it was loaded.
     module: Arc<Module>,
+    /// Its inputs.
+    ports: Arc<[(String, TensorType)]>,
     pub(crate) execution: Box<dyn Execution>,
     functions: HostFunctions,
 }
 
 impl Session {
     pub(crate) fn new(module: Module, execution: Box<dyn Execution>, functions: HostFunctions) -> Session {
-        Session { module: Arc::new(module), execution, functions }
+        let ports = input_ports(&module).into_iter().map(|(n, t)| (n.to_string(), t)).collect();
+        Session { module: Arc::new(module), ports, execution, functions }
     }
 
     /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`]
@@ -63,6 +67,37 @@ impl Session {
         }
         *outputs = self.named(self.checked(&given, tensors)?);
         Ok(())
+    }
+
+    /// As [`Session::run`], with results in memory of the caller's, by name; the others are returned. On the processor
+    /// kernels write them there, if an array has the form of their buffer and no input lies there; else they are
+    /// copied.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; a name that the model does not have; memory for another type or shape.
+    pub fn run_to_memory(
+        &self,
+        inputs: &[(&str, Tensor)],
+        memory: Vec<(String, ResultMemory<'_>)>,
+    ) -> Result<Outputs, Error> {
+        let given = self.in_order(inputs)?;
+        let names = self.output_names();
+        let mut places: Vec<Option<ResultMemory<'_>>> = names.iter().map(|_| None).collect();
+        for (name, memory) in memory {
+            let Some(at) = names.iter().position(|n| *n == name) else {
+                let text = format!("the model has no result `{name}`; there are: {}", names.join(", "));
+                return Err(Error::Input(text));
+            };
+            places[at] = Some(memory);
+        }
+        let results = match self.execution.run_to(&given, &mut places, &names) {
+            Err(e) if e.is_too_wide() => {
+                let results = interpret(&self.module, &self.functions, &given, &Recorder::default())?;
+                taken(results, &mut places, &names)?
+            }
+            results => results?,
+        };
+        Ok(Outputs { list: names.into_iter().zip(results).filter_map(|(name, t)| Some((name, t?))).collect() })
     }
 
     /// The results of a run with these inputs. Debug builds refuse positions that there are not, as the fault of a
@@ -140,15 +175,15 @@ impl Session {
 
     /// The inputs in the model's order.
     pub(crate) fn in_order<T: Clone>(&self, inputs: &[(&str, T)]) -> Result<Vec<T>, Error> {
-        let ports = input_ports(&self.module);
-        let names = || ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
-        if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0.as_str() == *n)) {
+        let ports = &self.ports;
+        let names = || ports.iter().map(|p| p.0.as_str()).collect::<Vec<_>>().join(", ");
+        if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0 == *n)) {
             return Err(Error::Input(format!("the model has no input `{name}`; there are: {}", names())));
         }
         let find = |name: &str| inputs.iter().find(|i| i.0 == name).map(|i| i.1.clone());
-        let given = ports.iter().map(|p| {
-            find(p.0.as_str()).ok_or_else(|| Error::Input(format!("input `{}` is missing: it is {:?}", p.0, p.1)))
-        });
+        let given = ports
+            .iter()
+            .map(|p| find(&p.0).ok_or_else(|| Error::Input(format!("input `{}` is missing: it is {:?}", p.0, p.1))));
         given.collect()
     }
 
@@ -158,7 +193,7 @@ impl Session {
 
     /// Names and types of the inputs, in order.
     pub fn inputs(&self) -> Vec<(String, TensorType)> {
-        input_ports(&self.module).into_iter().map(|(n, t)| (n.to_string(), t)).collect()
+        self.ports.to_vec()
     }
     /// Names of the results, in order.
     pub fn output_names(&self) -> Vec<String> {

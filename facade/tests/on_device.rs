@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use weft::{Device, Error, HostFunctions, Model, Options, Outputs, RunInput, RunTensor, Tensor, Transfers};
+use weft::{
+    DType, Device, Error, HostFunctions, Model, Options, Outputs, ResultMemory, RunInput, RunTensor, Tensor, Transfers,
+};
 
 fn device() -> Option<Device> {
     let device = Device::open("0").ok();
@@ -196,6 +198,63 @@ fn results_are_inputs_wherever_they_are() {
         let read = state.map(|t| device.tensor(&t).unwrap_or_else(|e| panic!("{e}")).to_f32_vec()[0]);
         // (0, 1) -> (-1, 1) -> (-1, 0) -> (0, -1)
         assert_eq!(read, [0.0, -1.0], "{device:?}");
+    }
+}
+
+/// A cache of open length: each step takes the result of the one before where it is, so that nothing but the token goes
+/// up, and nothing comes back.
+#[test]
+fn a_cache_of_open_length_stays_on_the_device() {
+    let text = "graph @main(%q: f32[4,1,16], %past: f32[4,n,16]) -> (o: f32[4,1,16], now: f32[4,n + 1,16]) {
+  %now = concat %past, %q {axis=1}
+  %0 = transpose %now {perm=[0,2,1]}
+  %1 = matmul %q, %0
+  %2 = softmax %1 {axes=[2]}
+  %o = matmul %2, %now
+  return %o, %now
+}
+";
+    let Some(device) = device() else { return };
+    let session = session(text, &Options::for_device(&device), &device);
+    let tensor = |n: usize| Tensor::from_vec(vec![4, n, 16], vec![0.5f32; 4 * n * 16]);
+    let q = tensor(1);
+    let mut past = RunTensor::Host(q.clone());
+    for step in 0..200 {
+        let inputs = [("q", RunInput::Host(&q)), ("past", past.as_input())];
+        if step > 0 {
+            let out = session.run_on_device(&inputs, &[]).unwrap_or_else(|e| panic!("step {step}: {e}"));
+            assert_eq!(out.transfers(), Transfers { uploaded: 4 * 16 * 4, ..Transfers::default() }, "step {step}");
+        }
+        let results = session.run_to_tensors(&inputs).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        let now = results.into_iter().find(|r| r.0 == "now").map(|r| r.1);
+        past = now.unwrap_or_else(|| panic!("the result is there"));
+    }
+    let RunTensor::Device(now) = past else { panic!("a kernel writes it") };
+    assert_eq!(pollster::block_on(device.read(&now)).unwrap_or_else(|e| panic!("{e}")), tensor(201));
+}
+
+/// Results in memory of the caller's: written there directly, or copied, and never where an input lies.
+#[test]
+fn results_in_given_memory() {
+    let cpu = Device::open("cpu").unwrap_or_else(|e| panic!("{e}"));
+    let x = Tensor::from_vec(vec![300], vec![0f32; 300]);
+    for device in [Some(Device::Interpreter), Some(cpu), device()].into_iter().flatten() {
+        let s = session(PLAIN, &Options::for_device(&device), &device);
+        let run = |dtype, shape: &[usize], bytes: &mut [u8], name: &str| {
+            s.run_to_memory(&[("x", x.clone())], vec![(name.into(), ResultMemory { dtype, shape, bytes })])
+        };
+        let mut bytes = vec![7u8; 1200];
+        let rest = run(DType::F32, &[300], &mut bytes, "y").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(rest.iter().count(), 0);
+        let ones = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        assert!(ones.into_iter().all(|v| (v - 1.0).abs() < 1e-6));
+        for (dtype, shape, name, why) in [
+            (DType::I32, [300], "y", "is for i32[300], the result is f32[300]"),
+            (DType::F32, [300], "z", "no result `z`"),
+        ] {
+            let e = run(dtype, &shape, &mut bytes, name).err().unwrap_or_else(|| panic!("{why} is taken")).to_string();
+            assert!(e.contains(why), "{e}");
+        }
     }
 }
 

@@ -16,25 +16,39 @@ use tensor_ir::tensor::{Tensor, ensure_room};
 use tensor_ir::tir::{BufferId, Encoding, TensorFunction};
 
 /// Memory that is aligned to cache lines.
-pub(crate) struct Block(Vec<Line>);
+pub(crate) struct Block {
+    memory: Vec<u8>,
+    /// Where the first line begins.
+    first: usize,
+}
 impl Block {
-    /// Zeros.
+    /// Zeros. The system has pages for them once something is written there: inputs that are read where they lie take
+    /// none.
     ///
     /// # Errors
     /// More bytes than there is memory for.
     pub(crate) fn of(bytes: u64) -> Result<Block, CpuError> {
-        let lines = (bytes as usize).div_ceil(64).max(1);
-        ensure_room(lines.saturating_mul(64)).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
-        Ok(Block(vec![Line::ZERO; lines]))
+        let lines = (bytes as usize).div_ceil(64).max(1).saturating_mul(64);
+        ensure_room(lines).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
+        // Zeros of a larger alignment would be written one by one.
+        let memory = vec![0u8; lines.saturating_add(64)];
+        let first = memory.as_ptr().align_offset(64);
+        Ok(Block { memory, first })
     }
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        let n = self.0.len() * 64;
-        // SAFETY: the lines are plain bytes that this value owns.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), n) }
+        let lines = self.memory.len() - 64;
+        &mut self.memory[self.first..self.first + lines]
     }
     pub(crate) fn place(&mut self) -> Place {
-        Place { at: self.0.as_mut_ptr().cast(), bytes: self.0.len() * 64 }
+        let lines = self.bytes_mut();
+        Place { at: lines.as_mut_ptr(), bytes: lines.len() }
     }
+}
+
+/// The buffers that runs write, at their places in one arena.
+pub(crate) struct Activations {
+    pub places: Vec<Place>,
+    _arena: Block,
 }
 
 /// Where a buffer of the plan is.
@@ -98,6 +112,26 @@ impl Held {
 }
 
 impl Constants {
+    /// New memory for the buffers of a plan that runs write.
+    ///
+    /// # Errors
+    /// None is left.
+    pub(crate) fn activations(&self, plan: &Plan) -> Result<Activations, CpuError> {
+        let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
+        let total = plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64));
+        let mut arena = Block::of(total.fold(0, u64::saturating_add))?;
+        let all = arena.place();
+        let mut at = 0;
+        let places = plan.buffers.iter().zip(&self.places).map(|(b, constant)| {
+            if !own(&b.content) {
+                return *constant;
+            }
+            let place = Place { at: all.at.wrapping_add(at), bytes: b.bytes as usize };
+            at += b.bytes.next_multiple_of(64) as usize;
+            place
+        });
+        Ok(Activations { places: places.collect(), _arena: arena })
+    }
     /// `ready`: bytes of buffers that were packed before.
     pub(crate) fn load(
         plan: &Plan,

@@ -2,6 +2,7 @@
 
 use crate::CpuError;
 use crate::constants::Place;
+use crate::result_memory::ResultMemory;
 use crate::session::Run;
 use std::borrow::Cow;
 use tensor_ir::dtype::DType;
@@ -27,8 +28,51 @@ impl Run<'_> {
         let fits = bytes.len() as u64 >= buffer.bytes && bytes.as_ptr().cast::<u64>().is_aligned();
         (own && fits).then_some(Place { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() })
     }
+    /// Places for the outputs. For each, whether kernels write it in the memory that is given for it.
+    ///
+    /// # Errors
+    /// Memory for another type or shape.
+    pub(crate) fn given_memory(
+        &mut self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<bool>, CpuError> {
+        let outputs = &self.session.plan.outputs;
+        let mut all = vec![false; outputs.len()];
+        for ((view, memory), direct) in outputs.iter().zip(memory).zip(&mut all) {
+            let Some(memory) = memory.as_mut().filter(|_| self.is_written_whole(view)) else { continue };
+            memory.check(view.name.as_str(), view.dtype, &view.shape)?;
+            let (at, bytes) = (memory.bytes.as_mut_ptr(), memory.bytes.len());
+            let range = memory.bytes.as_ptr_range();
+            let apart = |t: &Tensor| {
+                let input = t.bytes().as_ptr_range();
+                input.end <= range.start || range.end <= input.start
+            };
+            let fits = bytes as u64 >= self.session.plan.buffers[view.buffer].bytes && at.cast::<u64>().is_aligned();
+            if fits && inputs.iter().all(apart) {
+                self.places[view.buffer] = Place { at, bytes };
+                *direct = true;
+            }
+        }
+        let own = |(view, given): (&BufferView, &bool)| if *given { None } else { self.memory_of(view) };
+        self.results = outputs.iter().zip(&all).map(own).collect();
+        Ok(all)
+    }
     /// Memory for an output that takes the place of its buffer, if kernels can write the output's own bytes there.
-    pub(crate) fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
+    fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
+        if !self.is_written_whole(view) {
+            return None;
+        }
+        let buffer = &self.session.plan.buffers[view.buffer];
+        let mut memory = reserve(buffer.bytes as usize).ok()?;
+        let at: *mut u8 = memory.as_mut_ptr();
+        at.cast::<u64>().is_aligned().then(|| {
+            self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
+            memory
+        })
+    }
+    /// True if kernels can write an output's own bytes in the place of its buffer, all of them.
+    fn is_written_whole(&self, view: &BufferView) -> bool {
         let plan = &self.session.plan;
         let (buffer, bytes) = (&plan.buffers[view.buffer], bytes_of(view) as u64);
         let straight = |s: &Step| matches!(s, Step::Gpu(_) | Step::Host(_) | Step::Copy { .. });
@@ -38,18 +82,26 @@ impl Run<'_> {
             && view.dtype != DType::Bool
             && buffer.bytes.checked_sub(bytes).is_some_and(|padding| padding < 64);
         // A plan of a stranger may leave elements unwritten: the arena holds no secret.
-        if self.session.is_foreign || !whole || !alone || !plan.steps.iter().all(straight) {
-            return None;
+        !self.session.is_foreign && whole && alone && plan.steps.iter().all(straight)
+    }
+    /// The outputs, of which kernels have written the `given` ones in the caller's memory.
+    pub(crate) fn outputs(
+        &mut self,
+        given: &[bool],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
+        let mut outputs = vec![];
+        for (i, (view, given)) in self.session.plan.outputs.iter().zip(given).enumerate() {
+            let result = if *given { None } else { Some(self.result(i, view)?) };
+            outputs.push(match (result, memory.get_mut(i)) {
+                (Some(t), Some(Some(memory))) => memory.take(view.name.as_str(), &t).map(|()| None)?,
+                (result, _) => result,
+            });
         }
-        let mut memory = reserve(buffer.bytes as usize).ok()?;
-        let at: *mut u8 = memory.as_mut_ptr();
-        at.cast::<u64>().is_aligned().then(|| {
-            self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
-            memory
-        })
+        Ok(outputs)
     }
     /// The output of this number.
-    pub(crate) fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
+    fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
         let Some(mut memory) = self.results[number].take() else { return self.read(view) };
         // SAFETY: there is room for the buffer, which is no shorter, and kernels have written every element: the
         // compiler has proved its schedules complete.

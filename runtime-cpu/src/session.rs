@@ -1,9 +1,10 @@
 //! Sessions: constants packed once, activations in one arena, the steps of a plan run on tensors.
 
-use crate::constants::{Block, Constants, Place};
+use crate::constants::{Activations, Block, Constants, Place};
 use crate::emit::Kernel;
 use crate::memory::View;
 use crate::program::Program;
+use crate::result_memory::ResultMemory;
 use crate::times::{Log, Span, Work};
 use crate::{CpuError, Processor};
 use bytes::Bytes;
@@ -32,12 +33,6 @@ pub struct Session {
     free: Mutex<Vec<Activations>>,
     /// Places of the plan's dispatches among them all, by their addresses in the plan.
     numbers: OnceLock<FxHashMap<usize, usize>>,
-}
-
-/// The buffers that runs write, at their places in one arena.
-struct Activations {
-    places: Vec<Place>,
-    _arena: Block,
 }
 
 /// What a run has.
@@ -130,7 +125,20 @@ impl Session {
     /// # Errors
     /// Wrong inputs, a failed host step.
     pub fn run(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Tensor>, CpuError> {
-        Ok(self.run_with(inputs, functions, false)?.0)
+        Ok(self.run_with(inputs, functions, &mut [], false)?.0.into_iter().flatten().collect())
+    }
+    /// Runs once, with results in given memory, in the order of the plan's outputs: `None` stands for each that has
+    /// memory. Kernels write it directly where its form is that of their buffer, and no input lies there.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; memory for another type or shape.
+    pub fn run_into(
+        &self,
+        inputs: &[Tensor],
+        functions: &dyn HostCaller,
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
+        Ok(self.run_with(inputs, functions, memory, false)?.0)
     }
     /// Runs once; results, and what was done when, in its order.
     ///
@@ -141,17 +149,19 @@ impl Session {
         inputs: &[Tensor],
         functions: &dyn HostCaller,
     ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
-        self.run_with(inputs, functions, true)
+        let (results, spans) = self.run_with(inputs, functions, &mut [], true)?;
+        Ok((results.into_iter().flatten().collect(), spans))
     }
     fn run_with(
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
+        memory: &mut [Option<ResultMemory<'_>>],
         measure: bool,
-    ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
+    ) -> Result<(Vec<Option<Tensor>>, Vec<Span>), CpuError> {
         let log = measure.then(Log::new);
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let activations = held.map_or_else(|| self.activations(), Ok)?;
+        let activations = held.map_or_else(|| self.constants.activations(&self.plan), Ok)?;
         let mut run = Run {
             session: self,
             places: activations.places.clone(),
@@ -167,7 +177,7 @@ impl Session {
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
         }
-        let outputs = run.all(inputs);
+        let outputs = run.all(inputs, memory);
         let spans = run.log.take().map_or(vec![], Log::done);
         drop(run);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
@@ -183,22 +193,6 @@ impl Session {
         let all = self.numbers.get_or_init(|| self.plan.dispatches().map(address).zip(0..).collect());
         all.get(&address(d)).copied().unwrap_or(0)
     }
-    fn activations(&self) -> Result<Activations, CpuError> {
-        let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
-        let total = self.plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64));
-        let mut arena = Block::of(total.fold(0, u64::saturating_add))?;
-        let all = arena.place();
-        let mut at = 0;
-        let places = self.plan.buffers.iter().zip(&self.constants.places).map(|(b, constant)| {
-            if !own(&b.content) {
-                return *constant;
-            }
-            let place = Place { at: all.at.wrapping_add(at), bytes: b.bytes as usize };
-            at += b.bytes.next_multiple_of(64) as usize;
-            place
-        });
-        Ok(Activations { places: places.collect(), _arena: arena })
-    }
 }
 
 fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
@@ -210,7 +204,11 @@ fn truth(t: &Tensor) -> bool {
 }
 
 impl Run<'_> {
-    fn all(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, CpuError> {
+    fn all(
+        &mut self,
+        inputs: &[Tensor],
+        memory: &mut [Option<ResultMemory<'_>>],
+    ) -> Result<Vec<Option<Tensor>>, CpuError> {
         let session = self.session;
         let views = &session.plan.inputs;
         if inputs.len() != views.len() {
@@ -229,10 +227,10 @@ impl Run<'_> {
         }
         self.inputs_on_host(inputs);
         self.note(|| Work::Inputs);
-        self.results = session.plan.outputs.iter().map(|v| self.memory_of(v)).collect();
+        let given = self.given_memory(inputs, memory)?;
         self.steps(&session.plan.steps)?;
         self.note(|| Work::Prepare);
-        let outputs = (0..).zip(&session.plan.outputs).map(|(i, v)| self.result(i, v)).collect();
+        let outputs = self.outputs(&given, memory);
         self.note(|| Work::Outputs);
         outputs
     }

@@ -127,6 +127,11 @@ impl Session {
         Ok(made)
     }
 
+    /// True when kernels read input `n`, so that a tensor on the device is one.
+    pub fn reads_on_device(&self, n: usize) -> bool {
+        self.shared.plan.inputs.get(n).is_some_and(|view| !self.shared.on_host(view))
+    }
+
     /// A buffer for result `n` that kernels can write to in the place of the session's own memory
     /// ([`Session::run_bound`]).
     ///

@@ -5,12 +5,27 @@
 
 use crate::errors::input;
 use bytes::Bytes;
-use numpy::ndarray::{ArrayView1, ArrayViewMut1};
-use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::ndarray::{ArrayView1, ArrayViewMut1, ArrayViewMutD, IxDyn};
+use numpy::{Element, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
-use weft::{DType, Tensor, TensorMut, TensorType};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyMapping, PyTuple};
+use weft::{DType, ResultMemory, Tensor, TensorMut, TensorType};
+
+/// A dictionary, or the items of another mapping.
+pub struct Dict<'py>(pub Bound<'py, PyDict>);
+
+impl<'py> FromPyObject<'_, 'py> for Dict<'py> {
+    type Error = PyErr;
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(dict) = given.cast::<PyDict>() {
+            return Ok(Dict(dict.to_owned()));
+        }
+        let dict = PyDict::new(given.py());
+        dict.update(given.cast::<PyMapping>()?.as_any().cast()?)?;
+        Ok(Dict(dict))
+    }
+}
 
 /// numpy's name of an element type.
 pub fn name_of(dtype: DType) -> &'static str {
@@ -89,7 +104,9 @@ pub fn arrays_of(py: Python<'_>, tensors: Vec<Tensor>) -> PyResult<Bound<'_, PyL
 /// A contiguous array with the machine's order of bytes; one that is so already is not copied.
 fn in_order<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
     let foreign = array.cast::<PyUntypedArray>().is_err() && array.hasattr("__dlpack__")?;
-    let array = numpy(py)?.call_method1(if foreign { "from_dlpack" } else { "asarray" }, (array,))?;
+    let numpy_of = |how: &str| numpy(py)?.call_method1(how, (array,));
+    // numpy's DLPack has no bfloat16, and arrays of jax are arrays of numpy too.
+    let array = if foreign { numpy_of("from_dlpack").or_else(|_| numpy_of("asarray"))? } else { numpy_of("asarray")? };
     let own = array.getattr("dtype")?.call_method1("newbyteorder", ("=",))?;
     let order = PyDict::new(py);
     order.set_item("dtype", own)?;
@@ -98,6 +115,12 @@ fn in_order<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'
 }
 
 fn dtype_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
+    let own = array.dtype();
+    // Types of other packages have larger numbers.
+    let known = if own.num() < 24 { number_type(own.kind(), own.itemsize()) } else { None };
+    if let Some(known) = known {
+        return Ok(known);
+    }
     let given: String = array.dtype().getattr("name")?.extract()?;
     DType::ALL.into_iter().find(|&t| name_of(t) == given).ok_or_else(|| {
         let known = DType::ALL.map(name_of).join(", ");
@@ -107,6 +130,78 @@ fn dtype_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
             format!("convert it with `.astype(...)` to one of {known}"),
         )
     })
+}
+
+/// numpy's own number type of this kind and size.
+fn number_type(kind: u8, size: usize) -> Option<DType> {
+    Some(match (kind, size) {
+        (b'b', 1) => DType::Bool,
+        (b'i', 1) => DType::I8,
+        (b'i', 2) => DType::I16,
+        (b'i', 4) => DType::I32,
+        (b'i', 8) => DType::I64,
+        (b'u', 1) => DType::U8,
+        (b'u', 2) => DType::U16,
+        (b'u', 4) => DType::U32,
+        (b'u', 8) => DType::U64,
+        (b'f', 2) => DType::F16,
+        (b'f', 4) => DType::F32,
+        (b'f', 8) => DType::F64,
+        _ => return None,
+    })
+}
+
+/// Memory of an array that results are written to.
+pub struct Room {
+    pub name: String,
+    _array: Py<PyUntypedArray>,
+    dtype: DType,
+    shape: Vec<usize>,
+    at: *mut u8,
+    len: usize,
+}
+// SAFETY: the memory belongs to the array, which is kept; the caller of a run does not use it meanwhile.
+unsafe impl Send for Room {}
+
+impl Room {
+    /// Of arrays by the names of results.
+    ///
+    /// # Errors
+    /// Something that is no array; an array that is not contiguous or cannot be written; two with the same memory.
+    pub fn of_each(arrays: &Bound<'_, PyDict>) -> PyResult<Vec<Room>> {
+        let mut all: Vec<Room> = vec![];
+        for (name, given) in arrays {
+            let name: String = name.extract()?;
+            let refused = |why: &str| {
+                input(
+                    why,
+                    format!("the array for the result `{name}`"),
+                    "numpy.empty makes one that results are written to",
+                )
+            };
+            let array = given.cast::<PyUntypedArray>().map_err(|_| refused("it is no array of numpy"))?;
+            let own = array.dtype().is_native_byteorder() != Some(false);
+            if !array.is_c_contiguous() || !own || !array.getattr("flags")?.getattr("writeable")?.is_truthy()? {
+                return Err(refused("it is not contiguous, or cannot be written"));
+            }
+            let dtype = dtype_of(&name, array)?;
+            let (at, len) = (data_of(array).cast_mut(), array.len() * dtype.size());
+            let (start, shape) = (at as usize, array.shape().to_vec());
+            let meets = |r: &Room| start < r.at as usize + r.len && (r.at as usize) < start + len;
+            if all.iter().any(meets) {
+                return Err(refused("another result is wanted in the same memory"));
+            }
+            all.push(Room { name, _array: array.clone().unbind(), dtype, shape, at, len });
+        }
+        Ok(all)
+    }
+    /// As a run takes it.
+    pub fn memory(&mut self) -> ResultMemory<'_> {
+        // SAFETY: a contiguous array has this many bytes from there on, and no other room of a run has them.
+        let bytes =
+            if self.len == 0 { &mut [][..] } else { unsafe { std::slice::from_raw_parts_mut(self.at, self.len) } };
+        ResultMemory { dtype: self.dtype, shape: &self.shape, bytes }
+    }
 }
 
 /// Where the elements of an array lie.
@@ -209,6 +304,16 @@ pub fn array_of<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyA
     let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
     let mut memory = TensorMut::of(tensor);
     let bytes = memory.bytes_mut();
+    if bytes.as_ptr().cast::<u64>().is_aligned() && !bytes.is_empty() {
+        match dtype {
+            DType::F32 => return over::<f32>(py, &shape, memory),
+            DType::F64 => return over::<f64>(py, &shape, memory),
+            DType::I64 => return over::<i64>(py, &shape, memory),
+            DType::I32 => return over::<i32>(py, &shape, memory),
+            DType::U8 => return over::<u8>(py, &shape, memory),
+            _ => {}
+        }
+    }
     // SAFETY: the bytes stay where they are while `memory` lives, which the array's base object keeps; nothing else
     // reads or writes them.
     let view = unsafe { ArrayViewMut1::from_shape_ptr(bytes.len(), bytes.as_mut_ptr()) };
@@ -216,6 +321,18 @@ pub fn array_of<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyA
     // SAFETY: as above.
     let array = unsafe { PyArray1::<u8>::borrow_from_array(&view, owner.into_any()) };
     array.call_method1("view", (numpy_type(py, dtype)?,))?.call_method1("reshape", (shape,))
+}
+
+/// The array of elements of a common type, whose memory is aligned to 8 bytes: made at once, since small models return
+/// such.
+fn over<'py, T: Element>(py: Python<'py>, shape: &[usize], mut memory: TensorMut) -> PyResult<Bound<'py, PyAny>> {
+    let at: *mut T = memory.bytes_mut().as_mut_ptr().cast();
+    // SAFETY: the memory is aligned to 8 bytes, has the elements of the shape, and stays where it is while `memory`
+    // lives, which the array's base object keeps; nothing else reads or writes it.
+    let view = unsafe { ArrayViewMutD::<T>::from_shape_ptr(IxDyn(shape), at) };
+    let owner = Bound::new(py, Memory { _tensor: memory })?;
+    // SAFETY: as above.
+    Ok(unsafe { PyArrayDyn::<T>::borrow_from_array(&view, owner.into_any()) }.into_any())
 }
 
 fn numpy_type(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
@@ -231,20 +348,25 @@ fn numpy_type(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
 ///
 /// # Errors
 /// The first that has not, with what fits.
-pub fn check(inputs: &[(String, DType, Vec<usize>)], ports: &[(String, TensorType)]) -> PyResult<()> {
+pub fn check<'a>(
+    inputs: impl Iterator<Item = (&'a str, DType, &'a [usize])>,
+    ports: &[(String, TensorType)],
+) -> PyResult<()> {
     for (name, dtype, shape) in inputs {
-        let Some((_, ty)) = ports.iter().find(|p| p.0 == *name) else { continue };
-        let (given, wanted) = (name_of(*dtype), name_of(ty.dtype));
+        let Some((_, ty)) = ports.iter().find(|p| p.0 == name) else { continue };
+        let fits = |(d, &n): (_, &usize)| fixed(d).is_none_or(|d| d == n);
+        let shape_fits = shape.len() == ty.shape.len() && ty.shape.iter().zip(shape).all(fits);
+        if dtype == ty.dtype && shape_fits {
+            continue;
+        }
+        let (given, wanted) = (name_of(dtype), name_of(ty.dtype));
         let place = format!("input `{name}`: {ty:?}");
         if given != wanted {
             let help = format!("convert it with `.astype(\"{wanted}\")`");
             return Err(input(format!("the array has elements of type {given}, not {wanted}"), place, help));
         }
-        let fits = |(d, &n): (_, &usize)| fixed(d).is_none_or(|d| d == n);
-        if shape.len() != ty.shape.len() || !ty.shape.iter().zip(shape).all(fits) {
-            let help = "sizes that the model fixes change with `shapes=`, `dims=` or `batch=` of weft_nn.compile";
-            return Err(input(format!("the array has the shape {shape:?}"), place, help));
-        }
+        let help = "sizes that the model fixes change with `shapes=`, `dims=` or `batch=` of weft_nn.compile";
+        return Err(input(format!("the array has the shape {shape:?}"), place, help));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Compilation, and the devices that it is for.
 
-use crate::arrays::tensors_of;
+use crate::arrays::{Dict, tensors_of};
 use crate::errors::{Raise, Raised, raise, usage};
 use crate::host;
 use crate::interrupt::on_thread;
@@ -154,13 +154,13 @@ pub fn compile(
     cache: Option<Bound<'_, PyAny>>,
     cache_weights: bool,
     runs_in_flight: usize,
-    inputs: Option<Bound<'_, PyDict>>,
+    inputs: Option<Dict<'_>>,
     batch: Option<usize>,
-    dims: Option<Bound<'_, PyDict>>,
-    shapes: Option<Bound<'_, PyDict>>,
+    dims: Option<Dict<'_>>,
+    shapes: Option<Dict<'_>>,
     keep_open: bool,
     passes: Vec<Bound<'_, PyAny>>,
-    host_functions: Option<Bound<'_, PyDict>>,
+    host_functions: Option<Dict<'_>>,
     host_calls: Option<BTreeMap<String, String>>,
     external: Vec<String>,
     tuning: Option<PathBuf>,
@@ -188,13 +188,14 @@ pub fn compile(
     options.pipeline.config.extend(host_calls.map(replacing));
     let mut options = with_external(options, &external)?;
     if let Some(given) = &host_functions {
-        options.host_functions = host::host_functions(given, &raised)?;
+        options.host_functions = host::host_functions(&given.0, &raised)?;
     }
     if let Some(path) = tuning {
         tuned(py, &mut options, &path)?;
     }
-    let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
-    let shapes = shapes.as_ref().map(shapes_of).transpose()?;
+    let inputs = inputs.map(|d| tensors_of(&d.0)).transpose()?.unwrap_or_default();
+    let shapes = shapes.map(|d| shapes_of(&d.0)).transpose()?;
+    let dims = dims.map(|d| d.0);
     let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open }, allow_native)?;
     fits_bundle(&model, of_compilation.as_deref(), require_compiled)?;
     let anew = Arc::new(Anew::default());

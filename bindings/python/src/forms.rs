@@ -13,8 +13,11 @@ use weft::extend::{self, OpRef};
 /// model.
 #[pyclass(frozen, get_all, module = "weft_nn")]
 pub struct TensorForm {
+    /// numpy's name of the element type.
     dtype: &'static str,
+    /// A number for each dimension that is fixed, and a text for one that stays open.
     shape: Vec<Size>,
+    /// True for a constant of the model.
     is_constant: bool,
 }
 

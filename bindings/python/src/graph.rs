@@ -44,13 +44,13 @@ impl Module {
     /// The matches of a pattern, one after another: `for match in module.find("mul{x, sigmoid(x)}")`. The graph may be
     /// changed meanwhile; each match is looked for in the graph as it then is.
     ///
-    /// pattern: an op with operands, in order, `add(a, b)`, in either order, `add{a, b}`, at the beginning,
-    /// `conv(a, ..)`, or any, `relu(..)`. An operand is again a pattern, a name for any value (the same name is the
-    /// same value), `*`, `const`, `param`, or a number, for a constant with that number in all elements (`~1.414` for
-    /// about that). `name:pattern` names what a pattern matches. `(a | b)` are alternatives, and `relu?(..)` may be
-    /// missing. Tests stand behind: `conv(..)[group=1]`, `x[f32]`, `[float]`, `[rank 4]`, `[shape 1x?x8]`,
-    /// `[used once]`; `split(..).1` is the second result. `conv(..) => relu(..)* => mul(*, const)` is a region between
-    /// two nodes.
+    /// pattern: an op with operands, in order, `sub(a, b)`, in either order if it commutes, `add(a, b)`, or so written,
+    /// `sub{a, b}`, at the beginning, `conv(a, ..)`, or any, `relu(..)`. An operand is again a pattern, a name for any
+    /// value (the same name is the same value), `*`, `const`, `param`, or a number, for a constant with that number in
+    /// all elements (`~1.414` for about that). `name:pattern` names what a pattern matches. `(a | b)` are alternatives,
+    /// and `relu?(..)` may be missing. Tests stand behind: `conv(..)[group=1]`, `x[f32]`, `[float]`, `[rank 4]`,
+    /// `[shape 1x?x8]`, `[used once]`; `split(..).1` is the second result. `conv(..) => relu(..)* => mul(*, const)` is
+    /// a region between two nodes.
     ///
     /// Raises weft_nn.Error: code 2 for a text that is no pattern.
     fn find(slf: &Bound<'_, Self>, pattern: &str) -> PyResult<Matches> {

@@ -46,7 +46,7 @@ fn import(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Fault> {
         let all = IMPORTERS.lock().unwrap_or_else(PoisonError::into_inner);
         all.as_ref().and_then(|all| Some(all.get(&cx.operator)?.clone_ref(py)))
     };
-    let importer = Python::attach(find).ok_or("its importer is gone")?;
+    let importer = calling(find).ok_or("its importer is gone")?;
     let (attrs, wanted) = (std::mem::take(&mut cx.attrs), cx.num_outputs);
     let operator = cx.operator.1;
     cx.build_apart(|module, operands| {

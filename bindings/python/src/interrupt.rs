@@ -4,8 +4,9 @@
 //! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result; a
 //! function in Python that it is in gets the exception too. Runs that are known to be short are not interrupted.
 //!
-//! The interpreter must not end under threads that are in Python, nor the process under threads that are in a driver:
-//! [`leave`] waits for them, and ends the process at once if that takes too long.
+//! The interpreter must not end under threads that are in Python: it ends each thread that asks for its lock by
+//! unwinding the stack, which aborts in frames of Rust. Nor may the process end under threads that are in a driver.
+//! [`leave`] waits for both; threads that stay in Python it parks, and the process ends without waiting for the others.
 
 use crate::errors::{Raise, bug, failed, raise};
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
@@ -32,54 +33,135 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// Threads that [`on_thread`] started and that have not ended.
 static WORKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Threads in functions in Python that Weft calls, with Python's numbers of them.
-static IN_PYTHON: Mutex<Vec<(ThreadId, c_ulong)>> = Mutex::new(Vec::new());
+/// A thread in a function in Python that Weft calls.
+struct InPython {
+    thread: ThreadId,
+    /// Python's number of it, once it has Python's lock.
+    number: Option<c_ulong>,
+    #[cfg(unix)]
+    handle: libc::pthread_t,
+}
 
-fn in_python() -> MutexGuard<'static, Vec<(ThreadId, c_ulong)>> {
+static IN_PYTHON: Mutex<Vec<InPython>> = Mutex::new(Vec::new());
+
+/// The thread that ends the interpreter, once it does.
+static LEAVING: OnceLock<ThreadId> = OnceLock::new();
+
+fn in_python() -> MutexGuard<'static, Vec<InPython>> {
     IN_PYTHON.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call of Python by this thread, for as long as this lives.
+struct Calling(ThreadId);
+
+impl Calling {
+    fn start() -> Calling {
+        let thread = std::thread::current().id();
+        // SAFETY: a call without conditions.
+        #[cfg(unix)]
+        let handle = unsafe { libc::pthread_self() };
+        in_python().push(InPython {
+            thread,
+            number: None,
+            #[cfg(unix)]
+            handle,
+        });
+        while LEAVING.get().is_some_and(|own| *own != thread) {
+            std::thread::park();
+        }
+        Calling(thread)
+    }
+    fn is_number(&self, number: c_ulong) {
+        if let Some(own) = in_python().iter_mut().rev().find(|t| t.thread == self.0) {
+            own.number = Some(number);
+        }
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let mut list = in_python();
+        if let Some(at) = list.iter().rposition(|t| t.thread == self.0) {
+            list.remove(at);
+        }
+    }
 }
 
 /// Calls Python from a thread of Weft, so that an interrupt reaches it there.
 pub fn calling<T>(call: impl FnOnce(Python<'_>) -> T) -> T {
+    let own = Calling::start();
     Python::attach(|py| {
-        let own = std::thread::current().id();
         let number = py.import("threading").and_then(|t| t.call_method0("get_ident")?.extract::<c_ulong>());
-        in_python().extend(number.map(|n| (own, n)));
+        number.into_iter().for_each(|n| own.is_number(n));
         let done = catch_unwind(AssertUnwindSafe(|| call(py)));
-        let mut list = in_python();
-        if let Some(at) = list.iter().rposition(|(id, _)| *id == own) {
-            list.swap_remove(at);
-        }
-        drop(list);
+        // With Python's lock: no interrupt reaches the thread after the call.
+        drop(own);
         done.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
 /// Raises `KeyboardInterrupt` in the functions in Python that these threads are in.
 fn interrupt(_: Python<'_>, which: impl Fn(ThreadId) -> bool) {
-    for (_, number) in in_python().iter().filter(|(id, _)| which(*id)) {
+    for number in in_python().iter().filter(|t| which(t.thread)).filter_map(|t| t.number) {
         // SAFETY: Python's lock is held, and the exception is an immortal object. A number of no thread has no effect.
-        unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(*number as c_long, pyo3::ffi::PyExc_KeyboardInterrupt) };
+        unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(number as c_long, pyo3::ffi::PyExc_KeyboardInterrupt) };
     }
 }
 
-/// Called when the interpreter is about to end: ends what was given up, or the process without further ado.
+/// Called when the interpreter is about to end: ends what was given up, or lets the process end without it.
 #[pyfunction]
 #[pyo3(name = "_leave")]
 pub fn leave(py: Python<'_>) {
-    let own = std::thread::current().id();
-    interrupt(py, |id| id != own);
-    py.detach(|| {
-        let end = Instant::now() + FAREWELL;
-        let busy = || WORKING.load(Ordering::Acquire) > 0 || in_python().iter().any(|(id, _)| *id != own);
-        while busy() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        if busy() {
-            end_at_once();
-        }
-    });
+    let own = *LEAVING.get_or_init(|| std::thread::current().id());
+    let end = Instant::now() + FAREWELL;
+    let busy = || WORKING.load(Ordering::Acquire) > 0 || in_python().iter().any(|t| t.thread != own);
+    while busy() && Instant::now() < end {
+        // A function may have caught the exception, and go on.
+        interrupt(py, |id| id != own);
+        let again = Instant::now() + PATIENCE;
+        py.detach(|| {
+            while busy() && Instant::now() < again.min(end) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+    }
+    if busy() {
+        park_others(py, own);
+        end_at_once();
+    }
 }
+
+/// Parks the threads that are in Python for good, by a signal. They do not have Python's lock, since the caller has it,
+/// and will not ask for it.
+#[cfg(unix)]
+fn park_others(_: Python<'_>, own: ThreadId) {
+    static PARKED: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn park(_: std::ffi::c_int) {
+        PARKED.fetch_add(1, Ordering::AcqRel);
+        loop {
+            // SAFETY: a call without conditions, which handlers of signals may make.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: what the handler does is allowed there.
+    unsafe { libc::signal(libc::SIGUSR2, park as *const () as libc::sighandler_t) };
+    // No thread ends or begins a call while the list is held.
+    let list = in_python();
+    let mut sent: Vec<ThreadId> = vec![];
+    for t in list.iter().filter(|t| t.thread != own) {
+        // SAFETY: the thread is in the list, so it has not ended.
+        if !sent.contains(&t.thread) && unsafe { libc::pthread_kill(t.handle, libc::SIGUSR2) } == 0 {
+            sent.push(t.thread);
+        }
+    }
+    let end = Instant::now() + PATIENCE;
+    while PARKED.load(Ordering::Acquire) < sent.len() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(not(unix))]
+fn park_others(_: Python<'_>, _: ThreadId) {}
 
 /// Lets the process end without the destructors of libraries, in which threads may still be.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -1,6 +1,6 @@
 //! Networks before compilation.
 
-use crate::arrays::tensors_of;
+use crate::arrays::{Dict, tensors_of};
 use crate::errors::{Raised, raise, usage};
 use crate::graph::{Module, verified};
 use crate::interrupt::on_thread;
@@ -9,7 +9,7 @@ use crate::passes::{Step, run_steps};
 use crate::ports::Port;
 use bytes::Bytes;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use std::path::PathBuf;
 use weft::plain_files::{BUNDLE_MAGIC, begins_as_bundle};
 use weft::{Bundle, CompileTrace, CompiledModel, Options, Sizes};
@@ -43,6 +43,13 @@ impl Model {
     /// The model as text. Large constants stand there by name and shape alone.
     fn text(&self) -> String {
         self.model.text()
+    }
+    /// The model as the bytes of an ONNX file.
+    ///
+    /// Raises weft_nn.Error: code 3 for nodes that ONNX has no operator for.
+    fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let model = self.model.clone();
+        Ok(PyBytes::new(py, &on_thread(py, move || model.to_onnx())?))
     }
     /// Its graph, to look at and to change: a copy, which `weft_nn.load` and `weft_nn.compile` take as a model.
     fn module(&self) -> Module {
@@ -178,7 +185,7 @@ impl GivenSizes<'_> {
 }
 
 /// A size of `dims` as `Sizes::set_dim` reads it: a number or text as it stands, a range as `A..B:STEP`.
-fn size_text(size: &Bound<'_, PyAny>) -> PyResult<String> {
+pub fn size_text(size: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok((low, high)) = size.extract::<(i64, i64)>() {
         return Ok(format!("{low}..{high}"));
     }
@@ -208,15 +215,23 @@ impl AsRef<[u8]> for Owned {
 
 impl Source {
     fn of(source: &Bound<'_, PyAny>) -> PyResult<Source> {
-        let serialized = match source.hasattr("SerializeToString")? {
-            true => source.call_method0("SerializeToString")?,
-            false => source.clone(),
+        let serialized = if source.hasattr("SerializeToString")? {
+            source.call_method0("SerializeToString")?
+        } else if source.hasattr("read")? {
+            source.call_method0("read")?
+        } else if source.is_instance_of::<PyByteArray>() || source.is_instance_of::<PyMemoryView>() {
+            PyBytes::new(source.py(), &source.extract::<Vec<u8>>()?).into_any()
+        } else {
+            source.clone()
         };
         match serialized.cast_into::<PyBytes>() {
             Ok(bytes) => Ok(Source::Onnx(Bytes::from_owner(Owned(bytes.unbind())))),
             Err(_) => source.extract().map(Source::Path).map_err(|_| {
                 let given = source.get_type().name().map_or_else(|_| "?".into(), |n| n.to_string());
-                usage(format!("a model cannot be loaded from {given}"), "give a path, bytes, or an onnx.ModelProto")
+                usage(
+                    format!("a model cannot be loaded from {given}"),
+                    "give a path, bytes, an open file, or an onnx.ModelProto",
+                )
             }),
         }
     }
@@ -289,7 +304,7 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native:
 /// Loads a network.
 ///
 /// source: a path of an `.onnx` or `.weft` file or of a bundle (docs/bundle.md), the bytes of an ONNX model or of a
-/// bundle, an `onnx.ModelProto`, or a `Module`.
+/// bundle, a file that is open for reading bytes, an `onnx.ModelProto`, or a `Module`.
 /// batch: the first dimension of every input that has dimensions.
 /// dims: sizes of dimensions that the model leaves open, by name: a number; `(low, high)` or `(low, high, step)`, or
 ///     the text "low..high:step", for one that stays open in a range; "open" for one that stays open without a range.
@@ -308,13 +323,14 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native:
 pub fn load(
     source: &Bound<'_, PyAny>,
     batch: Option<usize>,
-    dims: Option<Bound<'_, PyDict>>,
-    shapes: Option<Bound<'_, PyDict>>,
-    values: Option<Bound<'_, PyDict>>,
+    dims: Option<Dict<'_>>,
+    shapes: Option<Dict<'_>>,
+    values: Option<Dict<'_>>,
     keep_open: bool,
     allow_native: bool,
 ) -> PyResult<Model> {
-    let shapes = shapes.as_ref().map(shapes_of).transpose()?;
+    let shapes = shapes.map(|d| shapes_of(&d.0)).transpose()?;
+    let (dims, values) = (dims.map(|d| d.0), values.map(|d| d.0));
     model_of(source, &GivenSizes { batch, dims, shapes, values, keep_open }, allow_native)
 }
 

@@ -8,8 +8,11 @@ use weft::TensorType;
 /// number for each dimension that is fixed, and a text for one that stays open.
 #[pyclass(frozen, get_all, module = "weft_nn")]
 pub struct Port {
+    /// As the model has it.
     name: String,
+    /// numpy's name of the element type.
     dtype: &'static str,
+    /// A number for each dimension that is fixed, and a text for one that stays open.
     shape: Vec<Size>,
 }
 

@@ -12,11 +12,17 @@ use weft::{CompileTrace, Options, TuningDatabase};
 /// workgroups of the `grid` in x, y and z.
 #[pyclass(frozen, get_all, module = "weft_nn")]
 pub struct Kernel {
+    /// As reports have it.
     name: String,
+    /// The tensor function that it is of.
     function: String,
+    /// The instructions that made it of that function, one a line (docs/schedule.md).
     schedule: String,
+    /// The shader's text; empty for kernels of the processor.
     wgsl: String,
+    /// Threads of a workgroup in x, y and z.
     workgroup: (u32, u32, u32),
+    /// Workgroups in x, y and z.
     grid: (u32, u32, u32),
 }
 

@@ -1,21 +1,23 @@
 //! Networks that are ready to run.
 
-use crate::arrays::{array_of, check, tensor_of, tensors_of};
+use crate::arrays::{Dict, Room, array_of, check, tensor_of};
 use crate::device_tensor::{DeviceTensor, Place};
 use crate::errors::{Raised, raise, usage};
+use crate::given::{Given, in_memory, in_order, named};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
 use crate::model::{Model, results};
 use crate::ports::Port;
+use crate::reference::reference;
 use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weft::{AmpMode, Device, Options, RunInput, Tensor};
+use weft::{Device, Options, RunInput, Tensor, TensorType};
 use workbench::arrays::Named;
 use workbench::bench::Timing;
 use workbench::compare::{self, Against};
@@ -24,7 +26,9 @@ use workbench::settings::Settings;
 /// A network that is ready to run. `weft_nn.compile` makes it; any number of threads may run it.
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Session {
-    pub session: Arc<weft::Session>,
+    /// `None` once it is closed.
+    session: Mutex<Option<Arc<weft::Session>>>,
+    ports: Vec<(String, TensorType)>,
     pub model: Model,
     pub options: Options,
     pub device: Device,
@@ -32,81 +36,18 @@ pub struct Session {
     pub last: AtomicU64,
     /// Exceptions of functions in Python.
     pub raised: Raised,
-}
-
-/// An input: in host memory, or a tensor of a session.
-enum Given {
-    Host(Tensor),
-    Device(Py<DeviceTensor>),
-}
-
-/// Inputs in host memory.
-fn in_memory(py: Python<'_>, given: Vec<(String, Given)>) -> PyResult<Vec<(String, Tensor)>> {
-    let one = |(name, given)| match given {
-        Given::Host(t) => Ok((name, t)),
-        Given::Device(t) => Ok((name, t.get().read(py)?)),
-    };
-    given.into_iter().map(one).collect()
-}
-
-/// The inputs as a session takes them.
-fn named(inputs: &[(String, Tensor)]) -> Vec<(&str, Tensor)> {
-    inputs.iter().map(|(name, t)| (name.as_str(), t.clone())).collect()
-}
-
-/// The inputs in the model's order.
-fn in_order(session: &weft::Session, inputs: &[(String, Tensor)]) -> Vec<Tensor> {
-    let find = |name: &String| inputs.iter().find(|i| i.0 == *name).map(|i| i.1.clone());
-    session.inputs().iter().filter_map(|(name, _)| find(name)).collect()
-}
-
-/// The reference of a comparison.
-enum Reference {
-    /// Results by name.
-    Given(Named),
-    /// The model with other options, on a device.
-    Run(Box<(Model, Options, Device)>),
-}
-
-impl Reference {
-    fn results(self, inputs: &Named) -> Result<Named, weft::Error> {
-        match self {
-            Reference::Given(results) => Ok(results),
-            Reference::Run(other) => {
-                let (model, options, device) = *other;
-                let session = model.compiled(&options, false)?.session(&device)?;
-                Ok(session.run(&named(inputs))?.into_iter().collect())
-            }
-        }
-    }
+    /// A run may call functions in Python.
+    calls_python: bool,
 }
 
 impl Session {
-    /// The reference that `against` names.
+    /// The session itself.
     ///
     /// # Errors
-    /// None of that name, or the session itself.
-    fn reference(&self, against: Option<&Bound<'_, PyAny>>) -> PyResult<Reference> {
-        if let Some(Ok(results)) = against.map(|a| a.cast::<PyDict>()) {
-            return Ok(Reference::Given(tensors_of(results)?));
-        }
-        let name = against.map_or(Ok("reference".to_string()), |a| a.str().map(|s| s.to_string()))?;
-        let itself = |help: &str| Err(usage(format!("against={name:?} compares the session with itself"), help));
-        let mut options = Options { cache: weft::Cache::default(), ..self.options.clone() };
-        options.pipeline.amp = AmpMode::Off;
-        let run = |options, device| Ok(Reference::Run(Box::new((self.model.clone(), options, device))));
-        match name.as_str() {
-            "reference" | "cpu" if self.session.place() == weft::INTERPRETER && !self.session.is_mixed() => {
-                itself("compile for another device, with amp=\"fp16\", or give a dictionary of results")
-            }
-            "reference" | "cpu" => run(Options { profile: None, ..options }, Device::Interpreter),
-            "fp32" if !self.session.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
-            "fp32" => run(options, self.device.clone()),
-            _ => {
-                let help = "it is \"reference\", \"fp32\" or a dictionary of arrays";
-                Err(usage(format!("against={name:?}: no such reference"), help))
-            }
-        }
+    /// It is closed.
+    fn live(&self) -> PyResult<Arc<weft::Session>> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.clone().ok_or_else(|| usage("the session is closed", "run it inside of its `with`"))
     }
     /// A session of the model, compiled with these options for this device.
     ///
@@ -121,7 +62,11 @@ impl Session {
     ) -> Result<Session, weft::Error> {
         let session = model.compiled(&options, require)?.session(&device)?;
         let last = u64::MAX.into();
-        Ok(Session { session: Arc::new(session), model, options, device, last, raised })
+        // Regions of external targets run on the host.
+        let calls_python = !options.host_functions.names().is_empty() || session.place() != "device";
+        let ports = session.inputs();
+        let session = Mutex::new(Some(Arc::new(session)));
+        Ok(Session { session, ports, model, options, device, last, raised, calls_python })
     }
 
     /// The inputs of a dictionary, which have the types and shapes of the model's.
@@ -135,25 +80,58 @@ impl Session {
             Ok((name, given))
         };
         let list = inputs.iter().map(one).collect::<PyResult<Vec<_>>>()?;
-        let form = |(name, given): &'_ (String, Given)| match given {
-            Given::Host(t) => (name.clone(), t.dtype(), t.shape().to_vec()),
-            Given::Device(t) => (name.clone(), t.get().form().0, t.get().form().1.to_vec()),
-        };
-        let forms: Vec<_> = list.iter().map(form).collect();
-        check(&forms, &self.session.inputs())?;
+        let forms = list.iter().map(|(name, given)| match given {
+            Given::Host(t) => (name.as_str(), t.dtype(), t.shape()),
+            Given::Device(t) => (name.as_str(), t.get().form().0, t.get().form().1),
+        });
+        check(forms, &self.ports)?;
         Ok(list)
     }
 
     /// The results of a run. If the last run was short, nobody needs to look for signals during this one, which costs
-    /// a change of threads.
-    fn computed(&self, py: Python<'_>, inputs: &[(&str, Tensor)]) -> PyResult<weft::Outputs> {
+    /// a change of threads. A run that calls Python has a thread of its own, so that an interrupt finds it there.
+    fn computed(&self, py: Python<'_>, inputs: Vec<(String, Tensor)>) -> PyResult<weft::Outputs> {
+        let session = self.live()?;
         let start = Instant::now();
         let outputs = match self.last.load(Ordering::Relaxed) < SHORT {
-            true => here(py, || self.session.run(inputs)),
-            false => wait(py, self.session.run_async(inputs)),
+            true => here(py, || session.run(&named(&inputs))),
+            false if self.calls_python => on_thread(py, move || session.run(&named(&inputs))),
+            false => wait(py, session.run_async(&named(&inputs))),
         };
         self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         self.raised.or(outputs)
+    }
+
+    /// A run whose results by these names are written to arrays.
+    fn written<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Vec<(String, Tensor)>,
+        out: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let session = self.live()?;
+        let (mut rooms, names) = (Room::of_each(out)?, session.output_names());
+        let start = Instant::now();
+        let work = move || {
+            let memory = rooms.iter_mut().map(|r| (r.name.clone(), r)).collect::<Vec<_>>();
+            let memory = memory.into_iter().map(|(name, r)| (name, r.memory()));
+            session.run_to_memory(&named(&inputs), memory.collect())
+        };
+        let outputs = match self.last.load(Ordering::Relaxed) < SHORT {
+            true => here(py, work),
+            // An abandoned run keeps the arrays.
+            false => on_thread(py, work),
+        };
+        self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        let mut rest: BTreeMap<String, Tensor> = self.raised.or(outputs)?.into_iter().collect();
+        let arrays = PyDict::new(py);
+        for name in names {
+            match rest.remove(&name) {
+                Some(t) => arrays.set_item(name, array_of(py, t)?)?,
+                None => arrays.set_item(&name, out.get_item(&name)?)?,
+            }
+        }
+        Ok(arrays)
     }
 
     /// A run of a session on a device that leaves its results there, with inputs that are there where they can.
@@ -171,7 +149,7 @@ impl Session {
                 Given::Device(t) => inputs.extend(t.get().on(&self.device).map(|t| (name.as_str(), t))),
             }
         }
-        let results = self.raised.or(wait(py, self.session.run_to_tensors_async(&inputs)))?;
+        let results = self.raised.or(wait(py, self.live()?.run_to_tensors_async(&inputs)))?;
         let tensors = PyDict::new(py);
         for (name, tensor) in results {
             let place = Place::of(tensor, &self.device);
@@ -193,17 +171,31 @@ impl Session {
     ///
     ///     A DeviceTensor of a run on the same device is used where it is.
     /// on_device: leave the results where they are; then the call does not wait for the device.
+    /// out: arrays by the names of results, which these are written to, and which are returned: contiguous ones, each
+    ///     with the element type and the shape of the result. On the processor kernels write there directly.
     ///
     /// Returns a dictionary with an array for each result, by the model's names; with on_device, a DeviceTensor.
     ///
     /// Raises weft_nn.Error: code 3 for an input that is missing, unknown, or of another type or shape; code 5 for a
     /// lost device; and what a host function raises. Other threads run meanwhile, and Ctrl-C ends the call.
-    #[pyo3(signature = (inputs, *, on_device=false))]
-    fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>, on_device: bool) -> PyResult<Bound<'py, PyDict>> {
-        let given = self.given(inputs)?;
+    #[pyo3(signature = (inputs, *, on_device=false, out=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Dict<'py>,
+        on_device: bool,
+        out: Option<Dict<'py>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let given = self.given(&inputs.0)?;
+        if let Some(out) = out {
+            if on_device {
+                return Err(usage("out= is for results in host memory", "leave on_device=True out"));
+            }
+            return self.written(py, in_memory(py, given)?, &out.0);
+        }
         let stays = |given: &Given| matches!(given, Given::Device(t) if matches!(t.get().place, Place::Device(..)));
         let any_there = on_device || given.iter().any(|(_, g)| stays(g));
-        if any_there && self.session.keeps_tensors_on_device() {
+        if any_there && self.live()?.keeps_tensors_on_device() {
             let tensors = self.submitted(py, given)?;
             if !on_device {
                 for (name, tensor) in tensors.iter() {
@@ -213,8 +205,7 @@ impl Session {
             return Ok(tensors);
         }
         let given = in_memory(py, given)?;
-        let named: Vec<(&str, Tensor)> = given.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
-        let outputs = self.computed(py, &named)?;
+        let outputs = self.computed(py, given)?;
         let arrays = PyDict::new(py);
         outputs.into_iter().try_for_each(|(name, t)| match on_device {
             true => arrays.set_item(name, Bound::new(py, DeviceTensor { place: Place::Host(t) })?),
@@ -227,27 +218,24 @@ impl Session {
     ///
     /// name: of the input. array: with the element type and the shape of the input.
     ///
-    /// Returns a DeviceTensor. Where the session computes in host memory, or the input's sizes are open, it stays
-    /// there.
+    /// Returns a DeviceTensor. Where the session computes in host memory, no kernel reads the input, or its sizes are
+    /// open, it stays there.
     ///
-    /// Raises weft_nn.Error: code 3 for an unknown input, or another type or shape; code 5 without enough memory.
+    /// Raises weft_nn.Error: code 3 for an unknown input, another type or shape, or an open size beyond its range;
+    /// code 5 without enough memory.
     fn to_device<'py>(&self, py: Python<'py>, name: &str, array: &Bound<'py, PyAny>) -> PyResult<DeviceTensor> {
         let inputs = PyDict::new(py);
         inputs.set_item(name, array)?;
-        if !self.session.inputs().iter().any(|i| i.0 == name) {
-            let names: Vec<String> = self.session.inputs().into_iter().map(|i| i.0).collect();
+        if !self.ports.iter().any(|i| i.0 == name) {
+            let names: Vec<&str> = self.ports.iter().map(|i| i.0.as_str()).collect();
             let why = format!("the model has no input `{name}`; there are: {}", names.join(", "));
             return Err(raise(&weft::Error::Input(why)));
         }
         let (_, tensor) = in_memory(py, self.given(&inputs)?)?.remove(0);
-        let place = match self.session.on_device() {
-            None => Place::Host(tensor),
-            Some(_) => {
-                let uploaded = here(py, || self.session.input_on_device(name, &tensor))?;
-                Place::Device(uploaded, self.device.clone())
-            }
-        };
-        Ok(DeviceTensor { place })
+        self.model.model.check_sizes_of(name, tensor.shape()).map_err(|e| raise(&e))?;
+        let session = self.live()?;
+        let placed = here(py, || session.input_where_read(name, &tensor))?;
+        Ok(DeviceTensor { place: Place::of(placed, &self.device) })
     }
 
     /// As `run`, for `await`: it runs in a thread of asyncio's. Cancelling it gives the result up; the run itself goes
@@ -255,7 +243,7 @@ impl Session {
     #[pyo3(signature = (inputs, *, on_device=false))]
     fn run_async<'py>(
         slf: Bound<'py, Self>,
-        inputs: Bound<'py, PyDict>,
+        inputs: Bound<'py, PyAny>,
         on_device: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let words = PyDict::new(slf.py());
@@ -280,13 +268,31 @@ impl Session {
     }
     /// Where a run takes place: "device", "device and host", "host", or the CPU executor.
     #[getter]
-    fn place(&self) -> &'static str {
-        self.session.place()
+    fn place(&self) -> PyResult<&'static str> {
+        Ok(self.live()?.place())
+    }
+    /// True if the session runs on the processor, by Weft's own kernels.
+    #[getter]
+    fn on_processor(&self) -> bool {
+        matches!(self.device, Device::Cpu(_))
     }
     /// True if mixed precision has put anything into f16.
     #[getter]
-    fn is_mixed(&self) -> bool {
-        self.session.is_mixed()
+    fn is_mixed(&self) -> PyResult<bool> {
+        Ok(self.live()?.is_mixed())
+    }
+
+    /// Gives back what the session holds, memory above all. Runs that are under way end as usual; later ones raise
+    /// weft_nn.Error (code 2). `with weft_nn.compile(...) as session:` does this at its end.
+    fn close(&self) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.close();
     }
 
     /// Times the network.
@@ -305,12 +311,12 @@ impl Session {
     fn bench<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: Dict<'py>,
         warmup: usize,
         runs: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = in_memory(py, self.given(inputs)?)?;
-        let (session, functions) = (self.session.clone(), self.options.host_functions.clone());
+        let given = in_memory(py, self.given(&inputs.0)?)?;
+        let (session, functions) = (self.live()?, self.options.host_functions.clone());
         let timing = Timing { warmup: Some(warmup), runs: Some(runs), ..Timing::default() };
         let settings = Settings { functions, ..Settings::of_program() };
         let done = on_thread(py, move || {
@@ -337,14 +343,14 @@ impl Session {
     fn compare<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: Dict<'py>,
         against: Option<Bound<'py, PyAny>>,
         rtol: Option<f64>,
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = in_memory(py, self.given(inputs)?)?;
-        let reference = self.reference(against.as_ref())?;
-        let session = self.session.clone();
+        let given = in_memory(py, self.given(&inputs.0)?)?;
+        let session = self.live()?;
+        let reference = reference(against.as_ref(), session.as_ref(), (&self.model, &self.options, &self.device))?;
         let against = Against { rtol, atol, ..Against::default() };
         let compared = on_thread(py, move || {
             let got: Named = session.run(&named(&given))?.into_iter().collect();

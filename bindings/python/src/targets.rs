@@ -131,12 +131,26 @@ impl Target {
         operand: impl FnOnce(Python<'_>) -> PyResult<Option<Py<PyAny>>>,
         options: &TargetOptions,
         read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
-    ) -> PyResult<T> {
+    ) -> Result<T, String> {
+        self.call_with(method, operand, options, read, |_, e| errors::fail(e))
+    }
+    /// As [`Target::call`]; `keep` keeps what the method raised, and gives a sentence in its place.
+    fn call_with<T>(
+        &self,
+        method: &str,
+        operand: impl FnOnce(Python<'_>) -> PyResult<Option<Py<PyAny>>>,
+        options: &TargetOptions,
+        read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+        keep: impl FnOnce(Python<'_>, PyErr) -> String,
+    ) -> Result<T, String> {
         calling(|py| {
-            let state = self.state();
-            let options = self.given(py, &state, options)?.into_any().unbind();
-            let operands: Vec<_> = operand(py)?.into_iter().chain([options]).collect();
-            read(&state.object.bind(py).call_method1(method, PyTuple::new(py, operands)?)?)
+            let done = || {
+                let state = self.state();
+                let options = self.given(py, &state, options)?.into_any().unbind();
+                let operands: Vec<_> = operand(py)?.into_iter().chain([options]).collect();
+                read(&state.object.bind(py).call_method1(method, PyTuple::new(py, operands)?)?)
+            };
+            done().map_err(|e| keep(py, e))
         })
     }
 }
@@ -160,30 +174,26 @@ impl ExternalTarget for Target {
         self.state().is_native
     }
     fn check(&self, options: &TargetOptions) -> Result<(), String> {
-        self.call("check", |_| Ok(None), options, |_| Ok(())).map_err(errors::fail)
+        self.call("check", |_| Ok(None), options, |_| Ok(()))
     }
     fn supports(&self, node: &extend::NodeForm, options: &TargetOptions) -> Result<(), String> {
         let no = || format!("no {}", node.op.name());
-        let asked = self.call("supports", |py| operand(py, NodeForm::of(node)), options, |a| verdict(a, no));
-        asked.unwrap_or_else(|e| Err(errors::fail(e)))
+        self.call("supports", |py| operand(py, NodeForm::of(node)), options, |a| verdict(a, no))?
     }
     fn patterns(&self) -> Vec<ExternalPattern> {
         let row = |row: &Row| {
             let plain = ExternalPattern::new(row.name, row.pattern.clone());
             let Some(check) = row.check.clone() else { return plain };
-            plain.check(move |subject, found| checked(&check, subject, found).unwrap_or_else(|e| Err(errors::fail(e))))
+            plain.check(move |subject, found| checked(&check, subject, found)?)
         };
         self.state().patterns.iter().map(row).collect()
     }
     fn estimate(&self, region: &extend::Region, options: &TargetOptions) -> Option<f64> {
         let read = |answer: &Bound<'_, PyAny>| answer.extract::<Option<f64>>();
-        self.call("estimate", |py| operand(py, Region::new(region.clone())), options, read).unwrap_or_else(|e| {
-            errors::fail(e);
-            None
-        })
+        self.call("estimate", |py| operand(py, Region::new(region.clone())), options, read).ok().flatten()
     }
     fn prepare(&self, region: extend::Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
-        let made = self.call(
+        let made = self.call_with(
             "prepare",
             |py| operand(py, Region::new(region)),
             options,
@@ -194,19 +204,20 @@ impl ExternalTarget for Target {
                     "return a function that takes the inputs as arrays and returns the results",
                 )),
             },
+            keep_of_targets,
         );
-        made.map(|p| Box::new(p) as Box<dyn Prepared>).map_err(|e| Python::attach(|py| keep_of_targets(py, e)))
+        made.map(|p| Box::new(p) as Box<dyn Prepared>)
     }
 }
 
 /// What the check of a match says of its nodes.
-fn checked(check: &Py<PyAny>, subject: &dyn Subject, found: &Found) -> PyResult<Result<(), String>> {
-    calling(|py| {
-        let form = |&n: &extend::NodeId| NodeForm::of(&extend::NodeForm::of(subject.function(), n));
-        let nodes =
-            PyList::new(py, found.nodes.iter().map(form).map(|f| Py::new(py, f)).collect::<PyResult<Vec<_>>>()?)?;
-        verdict(&check.bind(py).call1((nodes,))?, || "the check of the pattern says no".into())
-    })
+fn checked(check: &Py<PyAny>, subject: &dyn Subject, found: &Found) -> Result<Result<(), String>, String> {
+    let form = |&n: &extend::NodeId| NodeForm::of(&extend::NodeForm::of(subject.function(), n));
+    let ask = |py: Python<'_>| {
+        let nodes = found.nodes.iter().map(form).map(|f| Py::new(py, f)).collect::<PyResult<Vec<_>>>()?;
+        verdict(&check.bind(py).call1((PyList::new(py, nodes)?,))?, || "the check of the pattern says no".into())
+    };
+    calling(|py| ask(py).map_err(errors::fail))
 }
 
 /// A region that is ready to run: what `prepare` returned.

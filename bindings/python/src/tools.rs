@@ -4,6 +4,7 @@ use crate::arrays::tensors_of;
 use crate::errors::usage;
 use crate::interrupt::{calling, on_thread};
 use crate::json::loads;
+use crate::model::size_text;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString};
 use std::ffi::OsString;
@@ -25,7 +26,8 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The texts of a value: of a list those of its parts, of a dictionary `KEY=VALUE` each; none of None.
+/// The texts of a value: one for each part of a list, `KEY=VALUE` for each item of a dictionary, with pairs as ranges;
+/// none of None.
 fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if value.is_none() {
         return Ok(vec![]);
@@ -34,7 +36,7 @@ fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         return Ok(vec![flag.is_true().to_string()]);
     }
     if let Ok(pairs) = value.cast::<PyDict>() {
-        let one = |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok(format!("{}={}", k.str()?, v.str()?));
+        let one = |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok(format!("{}={}", k.str()?, size_text(&v)?));
         return pairs.iter().map(one).collect();
     }
     if value.cast::<PyString>().is_err()

@@ -1,10 +1,12 @@
 """Arrays in and out."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import unary
+from conftest import DEVICES, unary
 
 import weft_nn
 
@@ -100,3 +102,98 @@ def test_tensors_that_speak_dlpack():
     np.testing.assert_array_equal(np.from_dlpack(y), -x)
     wide = np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2]
     np.testing.assert_array_equal(session.run({"x": Foreign(wide)})["y"], -wide)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_results_are_written_to_arrays(device):
+    session = weft_nn.compile(unary("neg", "f32", "[64,4]"), device=device)
+    x, y = np.random.default_rng(0).standard_normal((64, 4), np.float32), np.zeros((64, 4), np.float32)
+    for _ in range(2):
+        results = session.run({"x": x}, out={"y": y})
+        assert results["y"] is y
+        np.testing.assert_array_equal(y, -x)
+    # The very memory of the input.
+    again = x.copy()
+    np.testing.assert_array_equal(session.run({"x": again}, out={"y": again})["y"], -x)
+    for wrong, why in [
+        (np.zeros((64, 5), np.float32), r"\[64, 5\], the result is"), (np.zeros((64, 4), np.int32), "the result is f32"),
+        (np.zeros((4, 64), np.float32).T, "not contiguous"), ([1], "no array of numpy"),
+    ]:
+        with pytest.raises(weft_nn.Error, match=why) as error:
+            session.run({"x": x}, out={"y": wrong})
+        assert error.value.code == 3
+    with pytest.raises(weft_nn.Error, match="no result `q`"):
+        session.run({"x": x}, out={"q": y})
+    with pytest.raises(weft_nn.Error, match="on_device"):
+        session.run({"x": x}, out={"y": y}, on_device=True)
+
+
+def test_results_that_share_no_memory():
+    text = "graph @main(%x: f32[n]) -> (y: f32[n], z: f32[n]) {\n  %y = neg %x : f32[n]\n  %z = exp %x : f32[n]\n  return %y, %z\n}\n"
+    session = weft_nn.compile(weft_nn.Model.from_text(text), device="cpu", dims={"n": (1, 64)})
+    both = np.zeros(48, np.float32)
+    results = session.run({"x": np.ones(32, np.float32)}, out={"z": both[:32]})
+    np.testing.assert_allclose(both[:32], np.e, rtol=1e-5)
+    assert results["y"].tolist() == [-1] * 32 and not both[32:].any()
+    with pytest.raises(weft_nn.Error, match="the same memory"):
+        session.run({"x": np.ones(32, np.float32)}, out={"z": both[:32], "y": both[16:]})
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory of a process as Linux has it")
+@pytest.mark.parametrize("form, dims", [("33554432", None), ("n", {"n": (1, 1 << 25)})])
+def test_large_tensors_are_not_copied(form, dims):
+    program = """
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np, weft_nn
+
+def resident(of):
+    return int([line for line in open("/proc/self/status") if line.startswith(of)][0].split()[1]) / 1024
+
+form, dims = sys.argv[1], eval(sys.argv[2])
+text = f"graph @main(%x: f32[{form}]) -> (y: f32[{form}]) {{\\n  %y = neg %x : f32[{form}]\\n  return %y\\n}}\\n"
+session = weft_nn.compile(weft_nn.Model.from_text(text), device="cpu", dims=dims)
+x, y = np.ones(1 << 25, np.float32), np.ones(1 << 25, np.float32)
+at = y.ctypes.data
+before, most = resident("VmRSS"), resident("VmHWM")
+for _ in range(2):
+    result = session.run({"x": x}, out={"y": y})["y"]
+assert result.ctypes.data == at and y[0] == -1 == y[-1]
+print(resident("VmRSS") - before, resident("VmHWM") - max(before, most))
+"""
+    done = subprocess.run([sys.executable, "-c", program, form, repr(dims)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    grown, peak = map(float, done.stdout.split())
+    assert grown <= 4 and peak <= 4, f"{grown} and {peak} MiB for an input and a result of 128 MiB"
+
+
+def test_mappings_are_inputs(small):
+    from collections import UserDict
+    from types import MappingProxyType
+
+    model, inputs, wanted = small
+    session = weft_nn.compile(model)
+    for given in [UserDict(inputs), MappingProxyType(inputs)]:
+        np.testing.assert_allclose(session.run(given)["y"], wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError):
+        session.run(3)
+
+
+def test_bfloat16_that_dlpack_does_not_take():
+    kinds = pytest.importorskip("ml_dtypes")
+
+    class Foreign:
+        """As an array of jax: numpy's DLPack has no bfloat16."""
+
+        def __dlpack__(self, **words):
+            raise BufferError("bfloat16")
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(3, kinds.bfloat16)
+
+    session = weft_nn.compile(unary("neg", "bf16", "[3]"), device="cpu")
+    assert session.run({"x": Foreign()})["y"].astype(np.float32).tolist() == [-1] * 3

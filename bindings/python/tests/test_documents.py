@@ -72,14 +72,37 @@ def test_the_readme(tmp_path, monkeypatch, capsys):
 def test_everything_has_a_docstring():
     public = [getattr(weft_nn, name) for name in weft_nn.__all__]
     members = [v for c in public if isinstance(c, type) for k, v in vars(c).items() if not k.startswith("_")]
-    # Fields of plain records are described by the docstrings of those.
-    records = {
-        weft_nn.Port: "name dtype shape",
-        weft_nn.TensorForm: "dtype shape is_constant",
-        weft_nn.Kernel: "name function schedule wgsl workgroup grid",
-    }
-    fields = [vars(c)[name] for c, names in records.items() for name in names.split()]
-    assert all(o.__doc__ for o in public + [m for m in members if m not in fields])
+    assert all(o.__doc__ for o in public + members)
+
+
+@pytest.mark.parametrize("page", [PAGE, README])
+def test_types_of_the_pages(page, tmp_path):
+    pytest.importorskip("mypy")
+    pytest.importorskip("onnx")
+    code = tmp_path / "page.py"
+    code.write_text("".join(blocks(page)), encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", str(code)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_types_of_the_package(tmp_path):
+    pytest.importorskip("mypy")
+    pytest.importorskip("onnx")
+    check = [sys.executable, "-m", "mypy", "--strict", "-p", "weft_nn"]
+    done = subprocess.run(check, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_public_names():
+    from weft_nn import _native
+
+    stub = Path(_native.__file__).with_name("_native.pyi").read_text()
+    listed = {line.strip(' ",') for line in stub.split("__all__ = [")[1].split("]")[0].split("\n")} - {""}
+    there = {name for name in vars(_native) if not name.startswith("_")} | {"_leave"}
+    assert listed == there
+    inner = {"DEBUG", "_leave", "add_importer", "add_target", "command", "version"}
+    assert listed - inner <= set(weft_nn.__all__)
+    assert all(hasattr(weft_nn, name) for name in weft_nn.__all__)
 
 
 def test_the_stubs_fit():

@@ -114,8 +114,8 @@ def test_ctrl_c_ends_a_call_within_half_a_second(work):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("lasts", ["while True: pass", "time.sleep(20)"])
-@pytest.mark.parametrize("place", ["pass", "host function"])
+@pytest.mark.parametrize("lasts", ["while True: pass", "time.sleep(20)", "again_and_again(20)"])
+@pytest.mark.parametrize("place", ["pass", "host function", "target"])
 def test_the_program_ends_behind_an_interrupt(place, lasts):
     program = textwrap.dedent(
         """
@@ -123,13 +123,31 @@ def test_the_program_ends_behind_an_interrupt(place, lasts):
         import numpy as np
         import weft_nn
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        def again_and_again(seconds):
+            end = time.time() + seconds
+            while time.time() < end:
+                try:
+                    while True:
+                        time.sleep(0.001)
+                except BaseException:
+                    pass
         def lasting(x):
             LASTS
+        class Target(weft_nn.ExternalTarget):
+            name = "lasting"
+            def supports(self, node, options):
+                return True
+            def prepare(self, region, options):
+                return lasting
+        weft_nn.register_target(Target)
         text = "graph @main(%x: f32[3]) -> (y: f32[3]) {\\n  %y = CALL : f32[3]\\n  return %y\\n}\\n"
         threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        plain = weft_nn.Model.from_text(text.replace("CALL", "exp %x"))
         try:
             if PLACE == "pass":
-                weft_nn.compile(weft_nn.Model.from_text(text.replace("CALL", "exp %x")), device="cpu", passes=[lasting])
+                weft_nn.compile(plain, device="cpu", passes=[lasting])
+            elif PLACE == "target":
+                weft_nn.compile(plain, device="cpu", external=["lasting"]).run({"x": np.ones(3, np.float32)})
             else:
                 call = "call_host @lasting %x {dtypes=[f32], shapes=[[3]]}"
                 model = weft_nn.Model.from_text(text.replace("CALL", call))
@@ -143,3 +161,27 @@ def test_the_program_ends_behind_an_interrupt(place, lasts):
     word, when = done.stdout.split()
     assert (word, done.returncode) == ("interrupted", 0)
     assert ended - float(when) < 1.5, "nothing holds the end of the program up"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_nothing_goes_on_behind_an_interrupt():
+    ticks = []
+
+    def lasting(x):
+        while True:
+            ticks.append(1)
+            time.sleep(0.001)
+
+    text = "graph @main(%x: f32[3]) -> (y: f32[3]) {\n  %y = call_host @lasting %x {dtypes=[f32], shapes=[[3]]} : f32[3]\n  return %y\n}\n"
+    session = weft_nn.compile(weft_nn.Model.from_text(text), device="cpu", host_functions={"lasting": lasting})
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run({"x": np.ones(3, np.float32)})
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    time.sleep(0.3)
+    seen = len(ticks)
+    time.sleep(0.3)
+    assert seen > 10 and len(ticks) == seen

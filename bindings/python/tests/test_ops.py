@@ -174,3 +174,19 @@ def test_mistakes_have_a_reason(wrong, why):
     with pytest.raises(weft_nn.Error) as error:
         weft.op(wrong, name="wrong").text(np.zeros(3, np.float32), np.zeros(3, np.int32))
     assert error.value.code == 2 and why in str(error.value)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_index_out_of_range_counts_as_the_nearest(device):
+    @weft_nn.op
+    def rows_of(x, rows):
+        return weft_nn.compute([rows.shape[0], x.shape[1]], lambda r, c: x[rows[r], c])
+
+    def replace(module):
+        for match in module.find("gather(x, rows)"):
+            match.replace(rows_of, match["x"], match["rows"])
+
+    text = "graph @main(%x: f32[4,3], %i: i64[4]) -> (y: f32[4,3]) {\n  %y = gather %x, %i {axis=0} : f32[4,3]\n  return %y\n}\n"
+    session = weft_nn.compile(weft_nn.Model.from_text(text), device=device, passes=[replace])
+    x, rows = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([3, -1, 99, 1])
+    np.testing.assert_array_equal(session.run({"x": x, "i": rows})["y"], x[[3, 0, 3, 1]])

@@ -1,5 +1,7 @@
 """The classes of onnxruntime."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +56,7 @@ def test_a_session_as_scripts_use_it(path):
         np.testing.assert_array_equal(only, z)
         [of_lists] = session.run(["z"], {"x": given.tolist()})
         np.testing.assert_array_equal(of_lists, z)
-    with pytest.raises(weft_nn.Error, match="`q`"):
+    with pytest.raises(weft_nn.Error, match="Invalid output name:q"):
         session.run(["q"], {"x": given})
     assert session.get_modelmeta().custom_metadata_map == {"character": "a\nb"}
     assert session.get_session_options() is options and "WeftExecutionProvider" in session.get_providers()
@@ -119,6 +121,200 @@ def test_a_model_that_needs_sizes_is_compiled_for_those_of_each_run():
         x = np.random.default_rng(steps).standard_normal((2, steps)).astype(np.float32)
         [z] = session.run(None, {"x": x})
         np.testing.assert_array_equal(z, reference.run(None, {"x": x})[0])
-    with pytest.raises(weft_nn.Error) as error:
-        session.get_inputs()
-    assert error.value.code == 4
+    [port] = session.get_inputs()
+    assert (port.name, port.type, len(port.shape)) == ("x", "tensor(float)", 2)
+    assert [o.name for o in session.get_outputs()] == ["z"]
+
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]> main '
+RELU = HEAD + "(float[n,3] x) => (float[n,3] y) { y = Relu(x) }"
+
+
+def opened(text, *options, **words):
+    return ort.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), *options, **words)
+
+
+X = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    "feed, names, kind, said",
+    [
+        ({}, None, ValueError, "Required inputs (['x']) are missing from input feed ([])."),
+        ({"x": X, "q": X}, None, "InvalidArgument", "Invalid input name: q"),
+        ({"x": X.astype(np.float64)}, None, "InvalidArgument", "Actual: (tensor(double)) , expected: (tensor(float))"),
+        ({"x": X[0]}, None, "InvalidArgument", "Invalid rank for input: x Got: 1 Expected: 2"),
+        ({"x": X[:, :2]}, None, "InvalidArgument", "index: 1 Got: 2 Expected: 3"),
+        ({"x": X}, ["q"], "InvalidArgument", "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Invalid output name:q"),
+        ({"x": "a"}, None, RuntimeError, "Input must be a list of dictionaries or a single numpy array for input 'x'."),
+    ],
+)
+def test_exceptions_of_runs(feed, names, kind, said):
+    from weft_nn.ort.capi import onnxruntime_pybind11_state as state
+
+    with pytest.raises(getattr(state, kind) if isinstance(kind, str) else kind) as error:
+        opened(RELU).run(names, feed)
+    assert said in str(error.value) and isinstance(error.value, weft_nn.Error)
+
+
+def test_exceptions_of_files(tmp_path):
+    from weft_nn.ort.capi._pybind_state import InvalidArgument, InvalidProtobuf, NoSuchFile, NotImplemented
+
+    unknown = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = acme.Foo(x) }")
+    cases = [
+        (str(tmp_path / "none.onnx"), NoSuchFile), (b"abcdefgh", InvalidProtobuf), (b"", InvalidArgument),
+        (None, TypeError), (unknown.SerializeToString(), NotImplemented),
+    ]
+    for source, kind in cases:
+        with pytest.raises(kind) as error:
+            ort.InferenceSession(source)
+        assert isinstance(error.value, weft_nn.Error)
+
+
+def test_options():
+    options = ort.SessionOptions()
+    with pytest.raises(AttributeError, match="no attribute 'intra_op_threads'"):
+        options.intra_op_threads = 1
+    with pytest.raises(TypeError):
+        options.intra_op_num_threads = "x"
+    with pytest.raises(RuntimeError, match="configuration with key: none"):
+        options.get_session_config_entry("none")
+    options.add_free_dimension_override_by_name("n", 5)
+    options.intra_op_num_threads = 1
+    session = opened(RELU, options, providers=[("WeftExecutionProvider", {"device": "cpu"})])
+    assert [p.shape for p in session.get_inputs() + session.get_outputs()] == [[5, 3], [5, 3]]
+    assert "1 thread)" in session._ready.session.device
+    with pytest.raises(weft_nn.Error, match="index: 0 Got: 2 Expected: 5"):
+        session.run(None, {"x": X})
+    assert session.get_provider_options() == {"WeftExecutionProvider": {"device": "cpu"}, "CPUExecutionProvider": {}}
+    run = ort.RunOptions()
+    run.add_run_config_entry("a", "b")
+    assert run.get_run_config_entry("a") == "b"
+    run.terminate = True
+    with pytest.raises(weft_nn.Error, match="terminate flag"):
+        session.run(None, {"x": np.ones((5, 3), np.float32)}, run)
+
+
+def test_profiles(tmp_path):
+    import json
+
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "runs")
+    session = opened(RELU, options)
+    session.run(None, {"x": X})
+    [event] = json.loads(Path(session.end_profiling()).read_text())
+    assert event["name"] == "model_run" and event["dur"] > 0
+    assert opened(RELU).end_profiling() == ""
+
+
+def test_ports_are_those_of_the_file():
+    model = onnx.parser.parse_model(HEAD + "(float[1,?,8] x, float[2] w) => (float[1,?,8] y, float[2] z) { y = Relu(x) z = Neg(w) }")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    model.producer_name, model.domain, model.doc_string, model.model_version = "p", "d", "t", 7
+    session = ort.InferenceSession(model.SerializeToString())
+    assert [(i.name, i.shape) for i in session.get_inputs()] == [("x", [1, None, 8])]
+    assert [(i.name, i.shape) for i in session.get_outputs()] == [("y", [1, None, 8]), ("z", [2])]
+    assert [i.name for i in session.get_overridable_initializers()] == ["w"]
+    meta = session.get_modelmeta()
+    found = (meta.producer_name, meta.domain, meta.description, meta.version, meta.graph_name, meta.custom_metadata_map)
+    assert found == ("p", "d", "t", 7, "main", {})
+
+
+def test_sequences_and_texts():
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "z"], ["s"]),
+        helper.make_node("Identity", ["label"], ["same"]),
+        helper.make_node("Relu", ["x"], ["r"]),
+    ]
+    ins = [value("x", TensorProto.FLOAT, [2]), value("label", TensorProto.STRING, [2]), value("z", TensorProto.FLOAT, [2])]
+    outs = [
+        helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None), value("same", TensorProto.STRING, [2]),
+        value("r", TensorProto.FLOAT, [2]),
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", ins, outs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString())
+    assert [(p.name, p.type) for p in session.get_outputs()] == [
+        ("s", "seq(tensor(float))"), ("same", "tensor(string)"), ("r", "tensor(float)")
+    ]
+    x, z = np.array([2, -1], np.float32), np.array([5, 6], np.float32)
+    s, same, r = session.run(None, {"x": x, "z": z, "label": np.array(["a", "b"])})
+    assert [a.tolist() for a in s] == [[2, -1], [5, 6]] and same.tolist() == ["a", "b"] and r.tolist() == [2, 0]
+    [only] = session.run(["s"], {"x": x, "z": z, "label": ["a", "b"]})
+    assert len(only) == 2
+
+
+def test_values():
+    x = X.copy()
+    value = ort.OrtValue.ortvalue_from_numpy(x)
+    assert (value.shape(), value.data_type(), value.element_type(), value.tensor_size_in_bytes()) == ([2, 3], "tensor(float)", 1, 24)
+    assert value.data_ptr() == x.ctypes.data and np.shares_memory(value.numpy(), x)
+    assert value.has_value() and value.is_tensor() and not value.is_sparse_tensor() and not value.is_tensor_sequence()
+    value.update_inplace(2 * X)
+    assert x[0, 0] == 2
+    with pytest.raises(weft_nn.Error):
+        value.update_inplace(X[0])
+    session = opened(RELU)
+    [y] = session.run_with_ort_values(["y"], {"x": value})
+    np.testing.assert_array_equal(y.numpy(), 2 * X)
+    assert ort.OrtValue.ortvalue_from_shape_and_type([2], 7).numpy().dtype == np.int64
+    halves = np.ones(3, np.uint16)
+    assert ort.OrtValue.ortvalue_from_numpy_with_onnx_type(halves, 10).data_type() == "tensor(float16)"
+    assert np.from_dlpack(value).shape == (2, 3)
+
+
+def test_pointers_are_bound():
+    session, y = opened(RELU), np.zeros((2, 3), np.float32)
+    x = -X
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
+    binding.bind_output("y", "cpu", 0, np.float32, y.shape, y.ctypes.data)
+    x += 4
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(y, 3 * X)
+    [bound] = binding.get_outputs()
+    assert bound.data_ptr() == y.ctypes.data
+    binding.bind_output("y", "cpu", 0, np.float32, (3, 2), y.ctypes.data)
+    with pytest.raises(weft_nn.Error, match="the result is "):
+        session.run_with_iobinding(binding)
+    with pytest.raises(weft_nn.Error, match="memory of cuda"):
+        binding.bind_input("x", "cuda", 0, np.float32, x.shape, 16)
+
+
+def test_sizes_that_come_again_are_compiled_for():
+    session = opened(RELU, providers=[("WeftExecutionProvider", {"device": "cpu"})])
+    for rows in [*range(1, 9), 8, 8, 7]:
+        x = -np.ones((rows, 3), np.float32)
+        assert session.run(None, {"x": x})[0].tolist() == [[0] * 3] * rows
+    assert len(session._sized) == 4 and sum(ready is not None for ready in session._sized.values()) == 2
+
+
+def test_runs_in_the_background():
+    import queue
+
+    done = queue.Queue()
+    opened(RELU).run_async(None, {"x": -X}, lambda *results: done.put(results), 7)
+    results, user, error = done.get(timeout=60)
+    assert results[0].tolist() == [[0] * 3] * 2 and (user, error) == (7, "")
+
+
+def test_it_stands_in_for_the_package():
+    """Projects import modules of onnxruntime, too."""
+    program = """
+import sys
+import weft_nn.ort
+sys.modules["onnxruntime"] = weft_nn.ort
+import onnxruntime
+from onnxruntime.capi import _pybind_state as C
+from onnxruntime.capi.onnxruntime_pybind11_state import NoSuchFile
+assert C.get_available_providers() == onnxruntime.get_available_providers()
+try:
+    onnxruntime.InferenceSession("/no/such/file.onnx", providers=["CPUExecutionProvider"])
+except NoSuchFile as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "NO_SUCHFILE" in done.stdout, done.stderr

@@ -196,3 +196,11 @@ def test_a_cache_holds_nothing_of_a_pass(tmp_path, place):
         passes = [(calls.append, place) if place else calls.append]
         weft_nn.compile(weft_nn.Model.from_text(SWISH), device=DEVICES[0], passes=passes, cache=tmp_path)
     assert len(calls) == 2
+
+
+def test_ops_that_commute_match_in_either_order():
+    text = "graph @main(%x: f32[3], %w: f32[3]) -> (y: f32[3]) {\n"
+    text += "  %0 = sigmoid %x : f32[3]\n  %1 = mul %0, %x : f32[3]\n  %y = sub %1, %w : f32[3]\n  return %y\n}\n"
+    module = weft_nn.Model.from_text(text).module()
+    for pattern, count in [("mul(x, sigmoid(x))", 1), ("mul(sigmoid(x), x)", 1), ("sub(x, mul(..))", 0), ("sub(mul(..), x)", 1)]:
+        assert len(list(module.find(pattern))) == count, pattern

@@ -207,3 +207,25 @@ def test_a_run_costs_little_more_than_its_parts():
     print(f"{min(own):.3f} ms, {min(bare):.3f} ms in the library")
     # Without optimisation the module itself takes some 0.3 ms.
     assert min(own) - min(bare) <= (1 if _native.DEBUG else max(0.05 * min(bare), 0.05))
+
+
+def test_a_session_is_closed(small):
+    model, inputs, wanted = small
+    with weft_nn.compile(model, device="cpu") as session:
+        np.testing.assert_allclose(session.run(inputs)["y"], wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(weft_nn.Error, match="the session is closed") as error:
+        session.run(inputs)
+    assert error.value.code == 2
+    session.close()
+
+
+def test_models_from_open_files():
+    onnx = pytest.importorskip("onnx")
+    import io
+
+    import onnx.parser
+
+    text = '<ir_version: 8, opset_import: ["" : 17]> main (float[2] x) => (float[2] y) { y = Neg(x) }'
+    data = onnx.parser.parse_model(text).SerializeToString()
+    for source in [data, bytearray(data), memoryview(data), io.BytesIO(data)]:
+        assert weft_nn.compile(source).run({"x": np.ones(2, np.float32)})["y"].tolist() == [-1, -1]

@@ -60,7 +60,7 @@ pub use network_parts::{NetworkParts, PartValue, SizedNode, split_network};
 pub use open::{KernelVersion, OpenPlan};
 pub use options::CompileOptions;
 pub use positions::lost_positions;
-pub use sizes::{SizeError, check_ranges};
+pub use sizes::{SizeError, check_ranges, check_ranges_of};
 
 use crate::attr::AttrStruct;
 use crate::cost::EstimatedCost;

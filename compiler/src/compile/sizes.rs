@@ -2,7 +2,9 @@
 
 use super::error::CompileError;
 use crate::graph::substitute_dims;
-use crate::graph::{BindError, Module, bind_dims, input_ports, instantiate_functions, open_dims, shapes_in_order};
+use crate::graph::{
+    BindError, Module, TensorType, bind_dims, input_ports, instantiate_functions, open_dims, shapes_in_order,
+};
 use crate::int::{DimRange, DimRanges, Int, typical_size};
 use crate::name::Name;
 use rustc_hash::FxHashMap;
@@ -102,6 +104,15 @@ pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) ->
         Err(e @ SizeError::OutOfRange { .. }) => Err(e),
         _ => Ok(()),
     }
+}
+
+/// Refuses an input of this shape whose sizes are beyond the ranges of the open dimensions in its type.
+///
+/// # Errors
+/// Only [`SizeError::OutOfRange`].
+pub fn check_ranges_of(ty: &TensorType, shape: &[usize], ranges: &DimRanges) -> Result<(), SizeError> {
+    let open = ty.shape.iter().zip(shape).filter_map(|(d, &n)| Some((d.as_var()?, n as i64)));
+    open.into_iter().try_for_each(|size| check_range(ranges, size))
 }
 
 /// The network for checking sizes: each function has the types that it is called with. `None` if type inference fails.

@@ -139,6 +139,13 @@ impl PatternParser<'_> {
         let op = match (def, operands) {
             (Some(def), operands) => {
                 let made = (def.from_attrs)(&Attrs::new()).or_else(|message| self.p.error(message))?;
+                // An op that commutes matches in either order, whichever way it is written.
+                let operands = match operands {
+                    Operands::Exactly(list) if made.commutes() => {
+                        <[Pattern; 2]>::try_from(list).map_or_else(Operands::Exactly, Operands::Commuted)
+                    }
+                    other => other,
+                };
                 make(Kind::Op { name: def.name, id: made.as_any().type_id(), operands })
             }
             (None, Operands::Exactly(list)) => any_op(list),

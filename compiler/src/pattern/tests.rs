@@ -117,7 +117,7 @@ fn roots_are_known_for_tables_of_rules() {
 fn the_printed_form_is_read() {
     for text in [
         "*",
-        "add(1, relu(param))",
+        "sub(1, relu(param))",
         "add{x, const}",
         "w:const",
         "conv(*, const, ..)[group=1]",
@@ -127,7 +127,7 @@ fn the_printed_form_is_read() {
         "relu?(add{matmul(x, w:const), bias:const})",
         "split(..).1",
         "f(x, ~1.4142)",
-        "conv(..) => relu(..)* => mul(*, const)",
+        "conv(..) => relu(..)* => mul{*, const}",
         "clip(x, -0.5)",
     ] {
         assert_eq!(Pattern::parse(text).unwrap_or_else(|e| panic!("{e}")).to_string(), text);
@@ -135,7 +135,9 @@ fn the_printed_form_is_read() {
     let reads = |text: &str| Pattern::parse(text).expect("a pattern");
     ok(ADD_ONE, &reads("add(1, relu(param)[rank 4, float])"), &["add", "relu"]);
     ok(ADD_ONE, &reads("add{relu(*), 1}"), &["add", "relu"]);
-    miss(ADD_ONE, &reads("add(1, relu(param)[rank 3])"), "`relu_3` is not [rank 3]");
+    ok(ADD_ONE, &reads("add(relu(*), 1)"), &["add", "relu"]);
+    assert_eq!(reads("add(x, 1)").to_string(), "add{x, 1}");
+    miss("%0 = relu %x : f32[1,4,2,4]", &reads("relu(param)[rank 3]"), "`relu_3` is not [rank 3]");
     let conv = "%0 = conv %x, %w {group=1} : f32[1,4,2,4]";
     ok(conv, &reads("conv(*, const)[group=1]"), &["conv"]);
     miss(conv, &reads("conv(*, const)[group=2]"), "`conv_3` is not [group=2]");

@@ -340,9 +340,9 @@ impl Opened<'_> {
         let one = |fed: &Fed| {
             let at = self.runs.ports.iter().position(|p| p.0 == fed.input);
             let t = at.map(|at| &self.random[at]).ok_or_else(|| Error::new(Code::Bug, "a cache without an input"))?;
-            Ok(match self.runs.session.on_device().filter(|_| !t.is_empty()) {
-                Some(_) => RunTensor::Device(self.runs.session.input_on_device(fed.input.as_str(), t)?),
-                None => RunTensor::Host(t.clone()),
+            Ok(match t.is_empty() {
+                true => RunTensor::Host(t.clone()),
+                false => self.runs.session.input_where_read(fed.input.as_str(), t)?,
             })
         };
         self.runs.decoder.cache.iter().map(one).collect()

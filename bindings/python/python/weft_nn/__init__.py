@@ -46,33 +46,34 @@ from ._native import (
     load,
     metadata,
 )
-from ._elements import index
+from ._elements import Expr, Tensor, index
+# So written, they are public for type checkers too. `max`, `min` and `sum` are not for `import *`.
 from ._functions import (
-    cast,
-    ceil,
-    cos,
-    exp,
-    floor,
-    isnan,
-    log,
-    max,
-    maximum,
-    min,
-    minimum,
-    mish,
-    prod,
-    relu,
-    sigmoid,
-    sign,
-    sin,
-    softplus,
-    sqrt,
-    sum,
-    tan,
-    tanh,
-    where,
+    cast as cast,
+    ceil as ceil,
+    cos as cos,
+    exp as exp,
+    floor as floor,
+    isnan as isnan,
+    log as log,
+    max as max,
+    maximum as maximum,
+    min as min,
+    minimum as minimum,
+    mish as mish,
+    prod as prod,
+    relu as relu,
+    sigmoid as sigmoid,
+    sign as sign,
+    sin as sin,
+    softplus as softplus,
+    sqrt as sqrt,
+    sum as sum,
+    tan as tan,
+    tanh as tanh,
+    where as where,
 )
-from ._tools import bisect, tune
+from ._tools import bisect, diff, export, extract, tune
 from .expressions import Op, compute, op
 from .extensions import ExternalTarget, register_onnx, register_target
 
@@ -80,10 +81,10 @@ _atexit.register(_native._leave)
 
 __version__ = _native.version()
 
-# `max`, `min` and `sum` are there, and not for `import *`.
 __all__ = [
     "DeviceTensor",
     "Error",
+    "Expr",
     "ExternalTarget",
     "Kernel",
     "Match",
@@ -95,6 +96,7 @@ __all__ = [
     "Port",
     "Region",
     "Session",
+    "Tensor",
     "TensorForm",
     "Trace",
     "Value",
@@ -103,6 +105,9 @@ __all__ = [
     "compile",
     "compute",
     "devices",
+    "diff",
+    "export",
+    "extract",
     "index",
     "load",
     "metadata",

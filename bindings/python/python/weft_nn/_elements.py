@@ -337,7 +337,8 @@ def _whole(e: Expr) -> Expr:
 
 
 class Tensor:
-    """A tensor of a computation: an operand, or what `compute` makes. `x[i, j]` is an element."""
+    """A tensor of a computation: an operand, or what `compute` makes. `x[i, j]` is an element. An index that is an element
+    of an integer tensor, `x[rows[i], j]`, and that is out of range counts as the nearest one in it."""
 
     def __init__(self, name: str, dtype: str, shape: Sequence[Any]) -> None:
         self._name = name
@@ -369,7 +370,11 @@ class Tensor:
             variables = _joined(variables, i._variables)
             if isinstance(i, _Loaded):
                 stages = _joined(stages, i._loads._stages)
-        text = f"%{self._name}[{', '.join(i._text for i in list)}]"
+        # What data say may be beyond the tensor: it counts as the nearest element, on every device.
+        texts = [
+            f"min(max({i._text}, 0), {_size_text(d)} - 1)" if "%" in i._text else i._text for i, d in zip(list, self.shape)
+        ]
+        text = f"%{self._name}[{', '.join(texts)}]"
         return Expr(self.dtype, text, variables=variables, stages=stages, is_load=True)
 
     def __repr__(self) -> str:

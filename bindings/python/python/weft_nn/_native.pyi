@@ -6,6 +6,7 @@ from typing import (
     Iterator,
     List,
     Literal,
+    Mapping,
     Optional,
     Sequence,
     Tuple,
@@ -170,6 +171,7 @@ class Model:
     @staticmethod
     def from_text(text: str, *, allow_native: bool = False) -> Model: ...
     def text(self) -> str: ...
+    def to_onnx(self) -> bytes: ...
     def module(self) -> Module: ...
     def passed(self, *passes: Union[str, Callable[[Module], Any]]) -> Model: ...
     @property
@@ -208,10 +210,25 @@ class Kernel:
 @final
 class Session:
     @overload
-    def run(self, inputs: Dict[str, Any], *, on_device: Literal[False] = False) -> Dict[str, _Array]: ...
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        on_device: Literal[False] = False,
+        out: Optional[Mapping[str, _Array]] = None,
+    ) -> Dict[str, _Array]: ...
     @overload
-    def run(self, inputs: Dict[str, Any], *, on_device: bool) -> Dict[str, Any]: ...
-    def run_async(self, inputs: Dict[str, Any], *, on_device: bool = False) -> Coroutine[Any, Any, Dict[str, Any]]: ...
+    def run(self, inputs: Mapping[str, Any], *, on_device: Literal[True], out: None = None) -> Dict[str, DeviceTensor]: ...
+    @overload
+    def run(
+        self, inputs: Mapping[str, Any], *, on_device: bool, out: Optional[Mapping[str, _Array]] = None
+    ) -> Dict[str, Any]: ...
+    def run_async(
+        self, inputs: Mapping[str, Any], *, on_device: bool = False
+    ) -> Coroutine[Any, Any, Dict[str, Any]]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Session: ...
+    def __exit__(self, *_error: Any) -> None: ...
     def to_device(self, name: str, array: Any) -> DeviceTensor: ...
     @property
     def inputs(self) -> List[Port]: ...
@@ -222,12 +239,14 @@ class Session:
     @property
     def place(self) -> str: ...
     @property
+    def on_processor(self) -> bool: ...
+    @property
     def is_mixed(self) -> bool: ...
-    def bench(self, inputs: Dict[str, Any], *, warmup: int = 10, runs: int = 100) -> Dict[str, Any]: ...
+    def bench(self, inputs: Mapping[str, Any], *, warmup: int = 10, runs: int = 100) -> Dict[str, Any]: ...
     def compare(
         self,
-        inputs: Dict[str, Any],
-        against: Union[None, str, Dict[str, Any]] = None,
+        inputs: Mapping[str, Any],
+        against: Union[None, str, Mapping[str, Any]] = None,
         *,
         rtol: Optional[float] = None,
         atol: Optional[float] = None,
@@ -253,9 +272,9 @@ def load(
     source: Any,
     *,
     batch: Optional[int] = None,
-    dims: Optional[Dict[str, _Size]] = None,
-    shapes: Optional[Dict[str, Sequence[int]]] = None,
-    values: Optional[Dict[str, Any]] = None,
+    dims: Optional[Mapping[str, _Size]] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    values: Optional[Mapping[str, Any]] = None,
     keep_open: bool = False,
     allow_native: bool = False,
 ) -> Model: ...
@@ -275,13 +294,13 @@ def compile(
     cache: Union[None, bool, str, PathLike[str]] = None,
     cache_weights: bool = False,
     runs_in_flight: int = 1,
-    inputs: Optional[Dict[str, Any]] = None,
+    inputs: Optional[Mapping[str, Any]] = None,
     batch: Optional[int] = None,
-    dims: Optional[Dict[str, _Size]] = None,
-    shapes: Optional[Dict[str, Sequence[int]]] = None,
+    dims: Optional[Mapping[str, _Size]] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
     keep_open: bool = False,
     passes: Sequence[Union[Callable[[Module], Any], Tuple[Callable[[Module], Any], str]]] = ...,
-    host_functions: Optional[Dict[str, Callable[..., Any]]] = None,
+    host_functions: Optional[Mapping[str, Callable[..., Any]]] = None,
     host_calls: Optional[Dict[str, str]] = None,
     external: Sequence[str] = ...,
     tuning: Union[None, str, PathLike[str]] = None,

@@ -8,7 +8,8 @@ from typing import Any
 
 def show(page: str, height: int) -> Any:
     """Shows the page in a frame of a notebook."""
-    from IPython.display import HTML, display
+    import IPython.display
 
+    shown: Any = IPython.display
     frame = f'<iframe srcdoc="{html.escape(page)}" width="100%" height="{height}" style="border: 0"></iframe>'
-    return display(HTML(frame))
+    return shown.display(shown.HTML(frame))

@@ -15,7 +15,7 @@ The device "CPU" is Weft's CPU executor, and "CUDA", onnx's name for a GPU, the 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import onnx
@@ -115,7 +115,7 @@ class WeftBackend(Backend):
         super().run_node(node, inputs, device, outputs_info, **kwargs)
         given = inputs if isinstance(inputs, dict) else dict(zip([n for n in node.input if n], inputs))
         arrays = {name: np.asarray(array) for name, array in given.items()}
-        value = lambda name, dtype, shape: onnx.helper.make_tensor_value_info(
+        value: Callable[[str, Any, Any], onnx.ValueInfoProto] = lambda name, dtype, shape: onnx.helper.make_tensor_value_info(
             name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
         )
         ins = [value(name, array.dtype, array.shape) for name, array in arrays.items()]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, overload
 
 import numpy as np
 
@@ -150,6 +150,10 @@ class Op:
         return module.add("call_tensor", *given, before=before, name=name, callee=callee)
 
 
+@overload
+def op(function: Callable[..., Any], *, name: Optional[str] = None) -> Op: ...
+@overload
+def op(function: None = None, *, name: Optional[str] = None) -> Callable[[Callable[..., Any]], Op]: ...
 def op(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None) -> Any:
     """Makes an op of a function: `@weft_nn.op` in front of it.
 

@@ -45,13 +45,13 @@ An importer makes nodes of Weft of an operator in an ONNX file that Weft does no
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
-
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 from ._errors import USAGE, Error
 from ._native import NodeForm, Region, add_importer, add_target
 
 Verdict = Union[bool, str, None]
+_T = TypeVar("_T")
 
 
 class ExternalTarget:
@@ -96,7 +96,7 @@ class ExternalTarget:
         raise NotImplementedError(f"the external target {self.name} has no `prepare`")
 
 
-def register_target(target: Any) -> Any:
+def register_target(target: _T) -> _T:
     """Adds an external target, which `external=` of `weft_nn.compile` then names. One of the same name takes the place of
     the old one.
 
@@ -106,7 +106,7 @@ def register_target(target: Any) -> Any:
 
     Raises weft_nn.Error (code 2) for a name that a target of Weft's has, and for texts that are no patterns.
     """
-    made = target() if isinstance(target, type) else target
+    made: Any = target() if isinstance(target, type) else target
     rows = []
     for row in made.patterns:
         if not 2 <= len(row) <= 3 or not all(isinstance(text, str) for text in row[:2]):
@@ -116,6 +116,10 @@ def register_target(target: Any) -> Any:
     return target
 
 
+@overload
+def register_onnx(domain: str, operator: str, importer: _T) -> _T: ...
+@overload
+def register_onnx(domain: str, operator: str, importer: None = None) -> Callable[[_T], _T]: ...
 def register_onnx(domain: str, operator: str, importer: Any = None) -> Any:
     """Lets a function import an operator that Weft does not know. A second one takes the place of the first.
 

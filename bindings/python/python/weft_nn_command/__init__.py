@@ -32,7 +32,7 @@ def main() -> int:
     """Runs the command with the arguments of this process; gives its exit code."""
     # Python's own handler only sets a flag, which nothing looks at while the command runs.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _native().command(sys.argv[1:], words())
+    return int(_native().command(sys.argv[1:], words()))
 
 
 if __name__ == "__main__":

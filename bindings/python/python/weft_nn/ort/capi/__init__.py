@@ -1,0 +1,1 @@
+"""The modules of onnxruntime that scripts import exceptions and functions from."""
