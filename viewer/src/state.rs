@@ -6,7 +6,9 @@ use crate::canvas::colour::ColourBy;
 use crate::details::{Details, Last};
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
+use crate::canvas::legend::Legend;
 use crate::live::{Again, Host};
+use crate::once::{Memo, Memos, visit};
 use crate::panes::kernel::KernelPane;
 use crate::panes::pages::Pages;
 use crate::panes::text::TextPane;
@@ -68,7 +70,9 @@ pub struct Viewer {
     pub message: Option<String>,
     stage: usize,
     kernel: usize,
-    selected: BTreeSet<String>,
+    selected: Arc<BTreeSet<String>>,
+    /// Grows with each selection.
+    selection: u64,
     focus: Option<String>,
     edge: Option<Ends>,
     toggled: Arc<BTreeSet<String>>,
@@ -83,7 +87,14 @@ pub struct Viewer {
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
     details: Last,
+    /// What the panes have computed.
+    pub(crate) memos: Memos,
+    /// The legend, by what it depends on.
+    pub(crate) legend: Memo<LegendKey, Legend>,
 }
+
+/// What a legend depends on: the dresses of both canvases and their marks.
+pub(crate) type LegendKey = [(Option<(usize, ColourBy, bool, usize)>, usize); 2];
 
 /// An edge that was chosen.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,6 +105,8 @@ pub struct Ends {
     pub to: Node,
     /// The type of the value.
     pub ty: String,
+    /// Where both ends are in one group each: the groups, and why they are two.
+    pub why: Option<(usize, usize, String)>,
 }
 
 impl Viewer {
@@ -126,7 +139,8 @@ impl Viewer {
             folder: PathBuf::new(),
             message: None,
             kernel: 0,
-            selected: BTreeSet::new(),
+            selected: Arc::default(),
+            selection: 0,
             focus: None,
             edge: None,
             toggled: Arc::default(),
@@ -137,6 +151,8 @@ impl Viewer {
             other: None,
             marks: None,
             details: Last::default(),
+            memos: Memos::default(),
+            legend: Memo::default(),
             document,
         })
     }
@@ -380,8 +396,12 @@ impl Viewer {
         }
     }
     /// Selected source nodes.
-    pub fn selected(&self) -> &BTreeSet<String> {
+    pub fn selected(&self) -> &Arc<BTreeSet<String>> {
         &self.selected
+    }
+    /// The number of the selection: another one has another number.
+    pub fn selection(&self) -> u64 {
+        self.selection
     }
     /// Selects source nodes, and looks at the first box that came from them.
     pub fn select(&mut self, nodes: impl IntoIterator<Item = String>) {
@@ -407,7 +427,8 @@ impl Viewer {
     }
     fn take_selection(&mut self, nodes: BTreeSet<String>) {
         self.edge = None;
-        self.selected = nodes;
+        self.selection += 1;
+        self.selected = Arc::new(nodes);
         let groups = self.selected.iter().flat_map(|o| self.document.groups_of_source(o));
         let kernels: Vec<usize> = groups.flat_map(|&g| self.document.calls_of(g)).map(|c| c.1).collect();
         // The shown kernel stays if it belongs to the selection.
@@ -449,14 +470,16 @@ impl Viewer {
 
     /// Whether something that came from these nodes is marked.
     pub fn marks(&self, origins: &[String]) -> bool {
+        visit(origins.len());
         origins.iter().any(|o| self.selected.contains(o))
     }
     /// Whether a kernel runs for a marked group.
     pub fn marks_kernel(&self, kernel: usize) -> bool {
-        self.trace().groups_of(kernel).into_iter().any(|g| self.marks(&self.trace().groups[g].origins))
+        self.trace().kernels[kernel].groups.iter().any(|&g| self.marks(&self.trace().groups[g].origins))
     }
     /// Whether a remark is about the selection.
     pub fn marks_remark(&self, r: &Remark) -> bool {
+        visit(r.nodes.len());
         r.nodes.iter().any(|n| self.selected.contains(n.as_str()))
     }
 }

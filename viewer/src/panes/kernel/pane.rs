@@ -5,8 +5,8 @@ use super::fold::ListRow;
 use super::forms::{Deriver, Forms};
 use super::part::KernelPart;
 use super::syntax::Language;
+use crate::state::Viewer;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A form of a kernel.
@@ -48,13 +48,6 @@ impl Form {
     /// Its title.
     pub fn title(self) -> &'static str {
         Form::ALL.iter().find(|f| f.0 == self).map_or("", |f| f.2)
-    }
-    pub(super) fn language(self) -> Language {
-        match self {
-            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
-            Form::Spirv => Language::Spirv,
-            _ => Language::Shader,
-        }
     }
 }
 
@@ -108,6 +101,30 @@ impl Default for KernelPane {
         }
     }
 }
+impl Viewer {
+    /// The forms that kernels of this trace have. On a processor there are no shaders: what runs is the tensor IR.
+    pub(super) fn trace_forms(&self, edited: bool) -> Vec<Form> {
+        let all = Form::ALL.into_iter().map(|f| f.0).filter(|f| *f != Form::Edited || edited);
+        let shader = |f: &Form| matches!(f, Form::Spirv | Form::Msl | Form::Hlsl | Form::Isa);
+        all.filter(|f| !self.document().runs_tensor_ir() || !shader(f) && *f != Form::Tensor).collect()
+    }
+    /// The title of a form.
+    pub(super) fn form_title(&self, form: Form) -> &'static str {
+        match form {
+            Form::Wgsl if self.document().runs_tensor_ir() => "Tensor IR",
+            form => form.title(),
+        }
+    }
+    /// The language that a form is written in.
+    pub(super) fn language(&self, form: Form) -> Language {
+        match form {
+            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
+            Form::Wgsl | Form::Edited if self.document().runs_tensor_ir() => Language::Weft,
+            Form::Spirv => Language::Spirv,
+            _ => Language::Shader,
+        }
+    }
+}
 impl KernelPane {
     /// Whether forms are being made.
     pub fn busy(&mut self) -> bool {
@@ -140,13 +157,19 @@ impl KernelPane {
     }
 }
 
+/// The kernel, the number of the selection, whether the forms were there, the edited schedule whose shader was, and for
+/// a schedule its text.
+pub(super) type OwnKey = (usize, u64, bool, Option<String>, String);
+
 /// Lines of a form with their places, and whether each belongs to the selection.
 #[derive(Default)]
 pub(super) struct Own {
-    /// The kernel, the selection, whether the forms were there, and the edited schedule whose shader was.
-    pub(super) key: Option<(usize, BTreeSet<String>, bool, Option<String>)>,
+    pub(super) key: Option<OwnKey>,
     pub(super) lines: Vec<(KernelPart, bool)>,
-    pub(super) rows: Vec<ListRow>,
+    /// The lines as text, and the characters of the longest.
+    pub(super) texts: Arc<Vec<String>>,
+    pub(super) longest: usize,
+    pub(super) rows: Arc<Vec<ListRow>>,
     /// Lines that the other one of two shaders has not.
     pub(super) differs: Vec<bool>,
 }
