@@ -34,7 +34,9 @@ use compiler::trace::{self, CompileTrace, Errors};
 pub use data::{Case, FolderComparison, Output, Row, WORST, over_folder};
 use keep::Found;
 pub use record::Keep;
-use record::{Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord};
+use record::{
+    Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord, TimesBeside,
+};
 pub use peer::{Peer, RUNS as PEER_RUNS};
 pub use request::{Against, Request};
 pub use side::Side;
@@ -161,6 +163,7 @@ impl Comparison {
             keep: self.keep.clone(),
             lost_positions: self.lost.clone(),
             out_of_range: self.out_of_range.clone(),
+            times: self.times_ms.map(|[own_ms, peer_ms]| TimesBeside { own_ms, peer_ms }),
         })))
     }
 

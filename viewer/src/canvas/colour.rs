@@ -312,6 +312,7 @@ fn by_difference(document: &Document, drawn: &Drawn, delta: Option<&Delta>, dark
     let of: Vec<Option<Pair>> = boxes.iter().map(|b| delta.of(document, &b.node)).collect();
     let closed = boxes.iter().zip(&of).filter(|(b, p)| !b.open && p.is_some_and(|p| p.changed));
     let most = closed.filter_map(|(_, p)| Some(p.as_ref()?.difference().abs())).fold(0.0, f64::max);
+    let any = most > 0.0;
     let most = most.max(f64::MIN_POSITIVE);
     let share = |ms: f64| (ms.abs() / most).sqrt().min(1.0).copysign(ms) as f32;
     let one = |p: &Option<Pair>| match p {
@@ -330,8 +331,11 @@ fn by_difference(document: &Document, drawn: &Drawn, delta: Option<&Delta>, dark
     Palette {
         fills: of.iter().map(one).collect(),
         heading: "time of the right less the left: red is slower, blue is faster".into(),
-        legend: vec![at(-1.0), at(-0.25), at(0.0), at(0.25), at(1.0)],
-        scale: true,
+        legend: match any {
+            true => vec![at(-1.0), at(-0.25), at(0.0), at(0.25), at(1.0)],
+            false => vec![(diverging(0.0, dark), "nothing differs by more than noise".into())],
+        },
+        scale: any,
         remarks: vec![(unknown(dark), "not timed".into())],
         ..Palette::default()
     }
