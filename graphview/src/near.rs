@@ -90,7 +90,7 @@ impl Near {
     }
 }
 
-/// What a route covers: the pieces of a line, the stubs at both ends of a cut edge.
+/// The rectangles that a route covers: the pieces of a line, the stubs at both ends of a cut edge.
 fn parts(route: &Route, direction: Direction) -> Vec<Corners> {
     let around = |a: [f32; 2], b: [f32; 2]| [a[0].min(b[0]), a[1].min(b[1]), a[0].max(b[0]), a[1].max(b[1])];
     match route {

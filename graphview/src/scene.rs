@@ -130,7 +130,11 @@ pub const SHORT: usize = 26;
 /// The end of a long name, which tells more than its beginning.
 pub fn short(name: &str) -> String {
     let count = name.chars().count();
-    if count <= SHORT { name.to_string() } else { format!("…{}", name.chars().skip(count - SHORT).collect::<String>()) }
+    if count <= SHORT {
+        name.to_string()
+    } else {
+        format!("…{}", name.chars().skip(count - SHORT).collect::<String>())
+    }
 }
 
 /// A type as text in which long sizes are cut: names to their ends, sums and products to `…`. Of `f32[images.height,3]`

@@ -264,7 +264,9 @@ impl Studio {
         };
         let names: Vec<String> = picture.nodes.iter().map(name).collect();
         let texts: Vec<&str> = names.iter().map(String::as_str).collect();
-        for (n, (text, usual)) in picture.nodes.iter().zip(cut_apart(&texts, SHORT, |i, _| short(texts[i])).into_iter().zip(&texts)) {
+        for (n, (text, usual)) in
+            picture.nodes.iter().zip(cut_apart(&texts, SHORT, |i, _| short(texts[i])).into_iter().zip(&texts))
+        {
             if text != short(usual) {
                 out.insert(n.key.clone(), text);
             }

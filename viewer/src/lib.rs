@@ -25,6 +25,7 @@ pub mod drawing;
 pub mod export;
 mod keys;
 pub mod live;
+mod marked;
 mod once;
 mod opening;
 pub mod panes;

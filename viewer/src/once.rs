@@ -1,16 +1,10 @@
-//! What is computed once and read by frames, and a count of what frames look at.
+//! A value computed once for a key, and a count of the nodes, kernels and lines that frames look at.
 //!
 //! A frame takes as long as what it shows: nothing in it walks all nodes, kernels or lines of a network. A pane that
-//! needs all of them makes a list with [`Viewer::once`], and frames show its visible rows.
+//! needs all of them makes a list with `Viewer::once`, and frames show its visible rows.
 
-use crate::panes::compare::Compared;
-use crate::panes::groups::GroupRow;
-use crate::panes::kernel::Facts;
-use crate::panes::memory::Chart;
-use crate::panes::pages::{LeftRows, WrongRows};
-use crate::panes::precision::{Curve, Summary};
-use crate::panes::time::{Plotted, Run, Table};
-use crate::state::Viewer;
+use rustc_hash::FxHashMap;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 /// A value with the key that it was made for.
@@ -35,52 +29,16 @@ impl<K: PartialEq, T> Memo<K, T> {
     }
 }
 
-/// What the panes of a viewer keep. A selection is known by its number.
+/// The values that panes keep: the last one for each pair of types of key and value.
 #[derive(Default)]
-pub(crate) struct Memos {
-    /// Lines of the text pane: the stage, its text, and the selection where only its lines are shown.
-    pub(crate) text: Memo<(usize, crate::panes::text::Mode, Option<u64>), Vec<usize>>,
-    /// Rows of the groups, whether only selected ones are shown, and the selection.
-    pub(crate) groups: Memo<(bool, u64), Vec<GroupRow>>,
-    /// Remarks, and the selection where only its own are shown.
-    pub(crate) remarks: Memo<Option<u64>, Vec<usize>>,
-    /// Rows of the table of times by the way they are sorted.
-    pub(crate) times: Memo<crate::panes::time::Sort, Table>,
-    /// Points of the roofline plot by the selection.
-    pub(crate) roofline: Memo<u64, Plotted>,
-    /// The timeline.
-    pub(crate) run: Memo<(), Option<Run>>,
-    /// The sums of a range of the timeline.
-    pub(crate) sums: Memo<[u64; 2], String>,
-    /// Memory by the selection, its size on the screen and the theme.
-    pub(crate) memory: Memo<(u64, [u32; 4], bool), Chart>,
-    /// Element types, casts and what stays in f32, by the stage.
-    pub(crate) precision: Memo<usize, Summary>,
-    /// Errors along the graph, by the width on the screen.
-    pub(crate) errors: Memo<u32, Curve>,
-    /// Facts of a kernel.
-    pub(crate) kernel: Memo<usize, Facts>,
-    /// Rows of the other compilation, by its place in memory.
-    pub(crate) compared: Memo<usize, Compared>,
-    /// Rows of the page about wrong results, and whether the cost model has answered.
-    pub(crate) wrong: Memo<bool, WrongRows>,
-    /// Rows of the page about what fusion left.
-    pub(crate) left: Memo<(), LeftRows>,
-}
+pub(crate) struct Memos(FxHashMap<TypeId, Box<dyn Any>>);
 
-impl Viewer {
-    /// The value for a key: as it was kept, else made now.
-    pub(crate) fn once<K: PartialEq, T>(
-        &mut self,
-        slot: fn(&mut Memos) -> &mut Memo<K, T>,
-        key: K,
-        make: impl FnOnce(&mut Viewer) -> T,
-    ) -> Arc<T> {
-        if let Some(known) = slot(&mut self.memos).of(&key) {
-            return known;
-        }
-        let made = make(self);
-        slot(&mut self.memos).keep(key, made)
+impl Memos {
+    /// The memo of these types.
+    pub(crate) fn of<K: PartialEq + 'static, T: 'static>(&mut self) -> &mut Memo<K, T> {
+        let kept = self.0.entry(TypeId::of::<(K, T)>()).or_insert_with(|| Box::new(Memo::<K, T>::default()));
+        // It is of the type that it is filed under.
+        kept.downcast_mut().expect("a memo of these types")
     }
 }
 
@@ -114,7 +72,7 @@ fn note(which: usize, count: usize) {
     });
 }
 
-/// What was looked at since the last call, and what was in sight.
+/// The counts since the last call: looked at, and in sight.
 #[cfg(test)]
 pub(crate) fn take_looked_at() -> [usize; 2] {
     LOOKED_AT.with(|c| c.replace([0; 2]))

@@ -273,26 +273,21 @@ fn canvases(ui: &mut Ui, v: &mut Viewer, area: Rect, [after, before]: [Option<&A
     if at_left { after.follow(before) } else { before.follow(after) }
 }
 
-/// What the colours of all graphs in sight say.
+/// The legend of all graphs in sight.
 fn legend(v: &mut Viewer) -> Arc<Legend> {
     let marks = v.compared().filter(|c| c.telling).map(|c| [c.after.clone(), c.before.clone()]);
     let [after, before] = marks.map_or([None, None], |m| m.map(Some));
     let address = |m: &Option<Arc<Marks>>| m.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize);
     let left = v.canvases[1].dressed().filter(|_| v.compare);
     let key = [(v.canvases[0].dressed(), address(&after)), (left, address(&before))];
-    if let Some(known) = v.legend.of(&key) {
-        return known;
-    }
-    let right = v.canvases[0].legend(after.as_deref(), None).unwrap_or_default();
-    let made = match left.and_then(|_| v.canvases[1].legend(before.as_deref(), after.as_deref())) {
+    v.once(key, |v| match left.and_then(|_| v.canvases[1].legend(before.as_deref(), after.as_deref())) {
         Some(mut both) => {
             // The left one counts the marks of both.
             both.join(&v.canvases[0].legend(None, None).unwrap_or_default());
             both
         }
-        None => right,
-    };
-    v.legend.keep(key, made)
+        None => v.canvases[0].legend(after.as_deref(), None).unwrap_or_default(),
+    })
 }
 
 /// Calls `act` with a canvas and what it is to show.

@@ -6,9 +6,8 @@ use crate::canvas::colour::ColourBy;
 use crate::details::{Details, Last};
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
-use crate::canvas::legend::Legend;
 use crate::live::{Again, Host};
-use crate::once::{Memo, Memos, visit};
+use crate::once::Memos;
 use crate::panes::kernel::KernelPane;
 use crate::panes::pages::Pages;
 use crate::panes::text::TextPane;
@@ -16,7 +15,6 @@ use crate::panes::time::TimePane;
 use crate::search::Search;
 pub use crate::tab::Tab;
 use compiler::passes::PassStats;
-use compiler::remark::Remark;
 use compiler::trace::{CompileTrace, TraceError};
 use graphview::changes::changes;
 use graphview::layout::Direction;
@@ -87,14 +85,9 @@ pub struct Viewer {
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
     details: Last,
-    /// What the panes have computed.
+    /// The values that panes have computed.
     pub(crate) memos: Memos,
-    /// The legend, by what it depends on.
-    pub(crate) legend: Memo<LegendKey, Legend>,
 }
-
-/// What a legend depends on: the dresses of both canvases and their marks.
-pub(crate) type LegendKey = [(Option<(usize, ColourBy, bool, usize)>, usize); 2];
 
 /// An edge that was chosen.
 #[derive(Clone, PartialEq, Debug)]
@@ -152,7 +145,6 @@ impl Viewer {
             marks: None,
             details: Last::default(),
             memos: Memos::default(),
-            legend: Memo::default(),
             document,
         })
     }
@@ -466,20 +458,5 @@ impl Viewer {
     pub fn select_remark(&mut self, remark: usize) {
         let nodes = self.trace().remarks.get(remark).map(|r| r.nodes.iter().map(|n| n.to_string()).collect::<Vec<_>>());
         self.select(nodes.unwrap_or_default());
-    }
-
-    /// Whether something that came from these nodes is marked.
-    pub fn marks(&self, origins: &[String]) -> bool {
-        visit(origins.len());
-        origins.iter().any(|o| self.selected.contains(o))
-    }
-    /// Whether a kernel runs for a marked group.
-    pub fn marks_kernel(&self, kernel: usize) -> bool {
-        self.trace().kernels[kernel].groups.iter().any(|&g| self.marks(&self.trace().groups[g].origins))
-    }
-    /// Whether a remark is about the selection.
-    pub fn marks_remark(&self, r: &Remark) -> bool {
-        visit(r.nodes.len());
-        r.nodes.iter().any(|n| self.selected.contains(n.as_str()))
     }
 }

@@ -3,7 +3,7 @@
 use egui::{Response, RichText, Ui};
 use graphview::words::used;
 
-/// What the words of our own in a text mean, a line each; empty if there are none.
+/// The meanings of the words of our own in a text, a line each; empty if there are none.
 pub(crate) fn about(text: &str) -> String {
     used(text).iter().map(|(word, means)| format!("{word}: {means}.")).collect::<Vec<_>>().join("\n")
 }

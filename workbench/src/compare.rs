@@ -33,11 +33,11 @@ use compiler::passes::mixed_precision::keep_list;
 use compiler::trace::{self, CompileTrace, Errors};
 pub use data::{Case, FolderComparison, Output, Row, WORST, over_folder};
 use keep::Found;
+pub use peer::{Peer, RUNS as PEER_RUNS};
 pub use record::Keep;
 use record::{
     Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord, TimesBeside,
 };
-pub use peer::{Peer, RUNS as PEER_RUNS};
 pub use request::{Against, Request};
 pub use side::Side;
 pub use side::reference_of;

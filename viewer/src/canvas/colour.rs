@@ -289,7 +289,8 @@ fn by_error(document: &Document, nodes: &[&Node], dark: bool, accumulated: bool)
         0 => (Color32::TRANSPARENT, format!("all are within the tolerance {:.0e}", scale.tolerance)),
         n => (super::scale::beyond(0.5, dark), format!("{n} beyond the tolerance {:.0e}", scale.tolerance)),
     };
-    let outliers = (outlying > 0).then(|| (Color32::TRANSPARENT, format!("{outlying} with a tag: far beyond the others")));
+    let outliers =
+        (outlying > 0).then(|| (Color32::TRANSPARENT, format!("{outlying} with a tag: far beyond the others")));
     let not = (unknown(dark), "not compared: inside a kernel, or folded away".to_string());
     Palette {
         fills: all.iter().map(|e| e.map_or(unknown(dark), |e| scale.colour(e, dark))).collect(),

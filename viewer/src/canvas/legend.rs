@@ -31,10 +31,10 @@ const MOST: usize = 15;
 /// Size of the text.
 const SIZE: f32 = 11.0;
 
-/// What a legend says.
+/// The text and colours of a legend.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Legend {
-    /// What the colours say.
+    /// The meaning of the colours.
     heading: String,
     /// Entries, each a colour and its meaning; a transparent one has no patch.
     entries: Vec<(Color32, String)>,

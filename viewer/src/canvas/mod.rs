@@ -14,20 +14,20 @@ mod tip;
 use crate::delta::Delta;
 use crate::document::Document;
 use crate::drawing::Drawn;
+use crate::once::{Memo, visit};
 use camera::{Camera, View};
 use change::{Change, anchor, middle};
 use colour::ColourBy;
 use dress::Dress;
 use egui::epaint::Mesh;
 use egui::{PointerButton, Pos2, Rect, Response, Sense, Ui, Vec2, pos2, vec2};
-use crate::once::{Memo, visit};
 use graphview::changes::Marks;
 use legend::Legend;
 use minimap::Minimap;
 use paint::{Ink, Sight, paint};
-use tip::BoxTip;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tip::BoxTip;
 
 /// An action of the user on a canvas.
 #[derive(Clone, PartialEq, Debug)]
@@ -148,7 +148,7 @@ impl Canvas {
         self.dress = Some(Dress::new(s.document, drawn, s.by, s.delta, dark));
         (self.selected, self.map, self.tip) = Default::default();
     }
-    /// What the legend says of its graph; `right` are the marks of the graph at its right, if there are two.
+    /// The legend of its graph; `right` are the marks of the graph at its right, if there are two.
     pub(crate) fn legend(&self, marks: Option<&Marks>, right: Option<&Marks>) -> Option<Legend> {
         self.dress.as_ref().map(|d| Legend::of(d, [marks, right]))
     }

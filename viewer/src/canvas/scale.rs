@@ -106,7 +106,7 @@ impl ErrorScale {
         };
         self.stops.iter().zip(WORDS).map(one).collect()
     }
-    /// What the colours of a list say.
+    /// The meaning of the colours of a list.
     pub fn about(&self) -> String {
         format!(
             "Colours by rank among all nodes; violet is beyond the tolerance {:.0e}, a ring marks an outlier.",

@@ -1,4 +1,4 @@
-//! What stands at the pointer: the description of a box or an edge.
+//! Texts at the pointer: the description of a box or an edge.
 
 use super::colour::milliseconds;
 use super::dress::Dress;

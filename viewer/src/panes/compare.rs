@@ -28,13 +28,14 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     }
     ui.separator();
     let (chosen, key) = (other.row, std::sync::Arc::as_ptr(&other.document) as usize);
-    let compared = v.once(|m| &mut m.compared, key, |v| Compared::of(v));
+    let compared = v.once(key, |v| Compared::of(v));
     if compared.rows.is_empty() {
         ui.weak("Neither was timed, and there is no estimate: `weft bench MODEL -o F.trace` times a compilation.");
         return;
     }
     let room = if chosen.is_some() { (ui.available_height() * 0.5).max(120.0) } else { f32::INFINITY };
-    let clicked = ui.allocate_ui(vec2(ui.available_width(), room.min(ui.available_height())), |ui| table(ui, v, &compared));
+    let clicked =
+        ui.allocate_ui(vec2(ui.available_width(), room.min(ui.available_height())), |ui| table(ui, v, &compared));
     if let Some(i) = clicked.inner {
         let origins = v.other.as_ref().map(|o| o.comparison.rows[i].origins.clone()).unwrap_or_default();
         v.select(origins);

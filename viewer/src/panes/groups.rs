@@ -24,7 +24,7 @@ const NAMED: usize = 24;
 /// Draws the list.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ui.checkbox(&mut v.only_selected, "Only what is selected");
-    let shown = v.once(|m| &mut m.groups, (v.only_selected, v.selection()), |v| list(v));
+    let shown = v.once((v.only_selected, v.selection()), |v| list(v));
     let t = v.trace();
     if shown.is_empty() {
         let none = "This compilation made no groups: it stopped before fusion.";

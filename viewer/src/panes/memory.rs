@@ -24,7 +24,7 @@ struct Patch {
     group: usize,
 }
 
-/// What is drawn, made once for a selection and a place on the screen.
+/// The drawing, made once for a selection and a place on the screen.
 pub(crate) struct Chart {
     run: Vec<UsedBuffers>,
     spans: Vec<Span>,
@@ -112,7 +112,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     let weak = ui.visuals().weak_text_color();
     let width = ui.available_width() - 8.0;
     let height = (room.height() - 360.0).clamp(100.0, 700.0);
-    let chart = v.once(|m| &mut m.memory, (v.selection(), key, dark), |v| {
+    let chart = v.once((v.selection(), key, dark), |v| {
         Chart::of(v, vec2(width, height), [weak.gamma_multiply(0.18), accent], dark)
     });
     if chart.spans.is_empty() {

@@ -2,7 +2,7 @@
 
 mod chart;
 
-pub(crate) use chart::{Curve, show as chart};
+pub(crate) use chart::show as chart;
 
 use super::in_view;
 use crate::canvas::scale::ErrorScale;
@@ -96,7 +96,7 @@ impl Summary {
 /// The summary of the shown graph; `None` until it is laid out.
 fn summed(v: &mut Viewer) -> Option<Arc<Summary>> {
     let drawn = v.after()?.ok()?;
-    Some(v.once(|m| &mut m.precision, drawn.want.stage, |v| Summary::of(v, &drawn.picture)))
+    Some(v.once(drawn.want.stage, |v| Summary::of(v, &drawn.picture)))
 }
 
 /// What each element type has of the run.
@@ -156,7 +156,11 @@ fn casts(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
 
 fn kept(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
     ui.separator();
-    ui.strong(format!("{} remarks say what stays in f32 and why, {} what does not", summary.kept.len(), summary.applied));
+    ui.strong(format!(
+        "{} remarks say what stays in f32 and why, {} what does not",
+        summary.kept.len(),
+        summary.applied
+    ));
     if summary.kept.is_empty() && summary.applied == 0 {
         ui.weak("Everything is as the model has it. `--amp fp16` or `--amp auto` stores tensors in f16.");
     }

@@ -10,10 +10,10 @@ use egui::{Color32, RichText, Ui};
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ui.checkbox(&mut v.only_selected, "Only what is selected");
     let own = v.only_selected.then(|| v.selection());
-    let shown = v.once(|m| &mut m.remarks, own, |v| {
+    let shown = v.once(own, |v| {
         let all = &v.trace().remarks;
         visit(all.len());
-        (0..all.len()).filter(|&i| own.is_none() || v.marks_remark(&all[i])).collect()
+        (0..all.len()).filter(|&i| own.is_none() || v.marks_remark(&all[i])).collect::<Vec<usize>>()
     });
     let t = v.trace();
     if shown.is_empty() {

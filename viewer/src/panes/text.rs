@@ -138,10 +138,10 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         v.text.go = v.text.at.is_some();
     }
     let own = v.only_selected.then(|| v.selection());
-    let shown = v.once(|m| &mut m.text, (stage, v.text.mode, own), |v| {
+    let shown = v.once((stage, v.text.mode, own), |v| {
         visit(v.text.lines.len());
         let all = 0..v.text.lines.len();
-        all.filter(|&i| own.is_none() || v.marks(&v.text.lines[i].origins)).collect()
+        all.filter(|&i| own.is_none() || v.marks(&v.text.lines[i].origins)).collect::<Vec<usize>>()
     });
     if shown.is_empty() {
         ui.weak(if v.only_selected { "No line came from what is selected." } else { "This stage has no text." });

@@ -9,7 +9,7 @@ use compiler::tensor::Tensor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the child process runs.
+/// The script that the child process runs.
 const SCRIPT: &str = include_str!("onnxruntime.py");
 /// Timed runs of each side.
 pub const RUNS: usize = 10;
@@ -21,7 +21,7 @@ pub struct Peer {
     pub python: Option<PathBuf>,
 }
 
-/// What it gave.
+/// Its answer.
 pub struct Answer {
     /// The results by name.
     pub results: Named,

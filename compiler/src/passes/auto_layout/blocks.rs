@@ -127,7 +127,8 @@ fn remark_choice(
         let decider = decided.get(&n).filter(|d| d.0 == chosen).map(|d| d.1);
         let moved = choice.converted.contains(&n);
         let why = match (decider, moved) {
-            (Some(decider), _) if b.1 < a.1 => format!("{}, against its own estimate", decider.words()),
+            // Less than a percent is not said.
+            (Some(decider), _) if b.1 < a.1 - a.1 / 100 => format!("{}, against its own estimate", decider.words()),
             (Some(decider), _) => decider.words(),
             (_, true) if a.1 <= b.1 => "its kernel is no slower there".into(),
             (_, true) => "it saves transforms around it".into(),

@@ -26,12 +26,14 @@ pub(super) fn code(ui: &mut Ui, v: &mut Viewer, form: Form) {
     if derived && v.kernel_pane.forms.as_ref().is_some_and(|f| !f.1.same) {
         ui.colored_label(Color32::from_rgb(200, 110, 30), "This Weft makes another shader than the one in the trace.");
     }
+    listed(ui, v, form);
+}
+
+/// Draws the lines that were taken.
+fn listed(ui: &mut Ui, v: &mut Viewer, form: Form) {
     let kernel = v.kernel();
-    let Some((lines, longest, rows)) =
-        v.kernel_pane.own.get(&form).map(|o| (o.texts.clone(), o.longest, o.rows.clone()))
-    else {
-        return;
-    };
+    let Some(own) = v.kernel_pane.own.get(&form) else { return };
+    let (lines, longest, rows) = (own.texts.clone(), own.longest, own.rows.clone());
     let font = FontId::monospace(12.0);
     let height = ui.ctx().fonts_mut(|f| f.row_height(&font)) + 1.0;
     let digit = ui.ctx().fonts_mut(|f| f.glyph_width(&font, '0'));
@@ -183,7 +185,7 @@ fn hover(response: Response, v: &Viewer, at: KernelPart) {
 /// Takes the lines of a form and notes which came from what is selected; only where something changed.
 ///
 /// # Errors
-/// What to say where there is no text.
+/// A message where there is no text.
 fn note_own(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<(), String> {
     let kernel = v.kernel();
     // The forms that know their lines come later than the text.

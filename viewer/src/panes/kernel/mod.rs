@@ -25,9 +25,9 @@ use crate::state::Viewer;
 use crate::words;
 use code::{code, listing, point};
 use compiler::trace::{CompileTrace, DispatchTime, Kernel};
+use egui::{Color32, ComboBox, RichText, Spinner, Ui};
 use graphview::reasons::{Roofs, Speed};
 use std::sync::Arc;
-use egui::{Color32, ComboBox, RichText, Spinner, Ui};
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -90,7 +90,7 @@ pub(crate) fn choose(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
-/// What is summed up over the dispatches of a kernel.
+/// Sums over the dispatches of a kernel.
 pub(crate) struct Facts {
     calls: u64,
     time: Option<DispatchTime>,
@@ -103,20 +103,16 @@ impl Viewer {
     /// The sums of the kernel that is shown.
     pub(crate) fn kernel_facts(&mut self) -> Arc<Facts> {
         let kernel = self.kernel();
-        self.once(
-            |m| &mut m.kernel,
-            kernel,
-            |v| {
-                let t = v.trace();
-                visit(t.calls().count());
-                Facts {
-                    calls: t.dispatches_of_kernel(kernel),
-                    time: t.time_of_kernel(kernel),
-                    speed: Speed::of(t, kernel),
-                    roofs: Roofs::of(t),
-                }
-            },
-        )
+        self.once(kernel, |v| {
+            let t = v.trace();
+            visit(t.calls().count());
+            Facts {
+                calls: t.dispatches_of_kernel(kernel),
+                time: t.time_of_kernel(kernel),
+                speed: Speed::of(t, kernel),
+                roofs: Roofs::of(t),
+            }
+        })
     }
 }
 

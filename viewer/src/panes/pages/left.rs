@@ -3,8 +3,8 @@
 
 use super::model::{Modeller, Question};
 use super::table::{Cell, Table};
-use crate::state::Viewer;
 use crate::once::visit;
+use crate::state::Viewer;
 use crate::units::{beginning, cut_apart, layer_name, mega, milliseconds};
 use crate::words;
 use compiler::trace::{CompileTrace, RoundTrip};
@@ -40,7 +40,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         return;
     }
     let t = document.trace();
-    let rows = v.once(|m| &mut m.left, (), |_| LeftRows::of(t, trips));
+    let rows = v.once((), |_| LeftRows::of(t, trips));
     rows.summary.iter().for_each(|said| {
         words::label(ui, said);
     });

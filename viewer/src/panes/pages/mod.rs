@@ -10,9 +10,7 @@ mod wrong;
 
 use crate::state::Viewer;
 use egui::{ScrollArea, Ui};
-pub(crate) use left::LeftRows;
 pub use open::{Page, Pages};
-pub(crate) use wrong::WrongRows;
 
 /// Draws a page.
 pub(crate) fn show(ui: &mut Ui, v: &mut Viewer, page: Page) {

@@ -212,11 +212,8 @@ fn choices(ui: &mut Ui, v: &mut Viewer, m: &Modelled) {
     };
     let Some((own, others)) = list.split_first() else { return };
     let made: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
-    let said = if made.is_empty() {
-        "It was made with no choices.".into()
-    } else {
-        format!("Made with {}", made.join(", "))
-    };
+    let said =
+        if made.is_empty() { "It was made with no choices.".into() } else { format!("Made with {}", made.join(", ")) };
     words::label(ui, &said);
     if ui.button("Schedule").on_hover_text("Change a choice and see what it does").clicked() {
         v.pages.shown = None;

@@ -13,7 +13,7 @@ pub(crate) struct Cell {
     pub(super) number: Option<f64>,
     /// Its colour, if it has one of its own.
     pub(super) colour: Option<Color32>,
-    /// What the pointer on it says; empty for the text.
+    /// The text at the pointer; empty for the cell's own.
     pub(super) about: String,
 }
 impl Cell {

@@ -40,7 +40,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let modeller = v.pages.modeller.get_or_insert_with(|| Modeller::start(document, move || ctx.request_repaint()));
     let costs = modeller.get(&Question::Stored);
     let stored = costs.as_ref().map_or(&[][..], |m| m.stored.as_slice());
-    let rows = v.once(|m| &mut m.wrong, costs.is_some(), |v| WrongRows::of(v, stored));
+    let rows = v.once(costs.is_some(), |v| WrongRows::of(v, stored));
     ui.add_space(4.0);
     for said in &rows.findings {
         ui.label(format!("- {said}"));

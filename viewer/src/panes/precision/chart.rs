@@ -90,14 +90,10 @@ pub(crate) fn show(ui: &mut Ui, v: &mut Viewer) {
         return;
     }
     let width = (ui.clip_rect().width() - 16.0).max(200.0);
-    let curve = v.once(
-        |m| &mut m.errors,
-        width as u32,
-        |v| {
-            let none = Errors::default();
-            Curve::of(v.trace().errors.as_ref().unwrap_or(&none), width)
-        },
-    );
+    let curve = v.once(width as u32, |v| {
+        let none = Errors::default();
+        Curve::of(v.trace().errors.as_ref().unwrap_or(&none), width)
+    });
     let (whole, response) = ui.allocate_exact_size(vec2(width, HEIGHT), Sense::click());
     let painter = ui.painter_at(whole.expand(1.0));
     let rect = whole.with_min_x(whole.min.x + MARGIN).shrink2(vec2(2.0, 6.0));

@@ -4,9 +4,6 @@ mod roofline;
 mod table;
 mod timeline;
 
-pub(crate) use roofline::Plotted;
-pub(crate) use table::{Sort, Table};
-pub(crate) use timeline::Run;
 
 use crate::once::visit;
 use crate::state::Viewer;

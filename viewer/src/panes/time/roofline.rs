@@ -96,7 +96,7 @@ pub(crate) struct Plotted {
     /// The dots of the slowest rows with their names.
     named: Vec<(usize, String)>,
     roofs: Roofs,
-    /// What is said above.
+    /// Sentences above the plot.
     doubts: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ fn dots(v: &Viewer, rows: &[Row]) -> Vec<Dot> {
 
 /// Draws the plot.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
-    let plotted = v.once(|m| &mut m.roofline, v.selection(), |v| Plotted::of(v));
+    let plotted = v.once(v.selection(), |v| Plotted::of(v));
     let Plotted { rows, dots, roofs, .. } = &*plotted;
     visit(dots.len());
     in_sight(dots.len());

@@ -82,7 +82,7 @@ fn cell(r: &Row, name: &str, column: Column, total: f64) -> String {
 /// Draws the table.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let sort = v.time_pane.sort;
-    let table = v.once(|m| &mut m.times, sort, |v| {
+    let table = v.once(sort, |v| {
         let mut rows = super::rows(v);
         rows.sort_by(|a, b| {
             let order = order(a, b, sort.column);
@@ -122,31 +122,12 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         for (r, name) in rows[range].iter().zip(&names) {
             let width: f32 = widths.iter().sum();
             let (rect, response) = ui.allocate_exact_size(vec2(width, 18.0), Sense::click());
-            let dark = ui.visuals().dark_mode;
             if super::is_marked(v, r) {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().selection.bg_fill.gamma_multiply(0.5));
             } else if response.hovered() {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
             }
-            let mut left = rect.min.x;
-            for ((column, ..), width) in shown.iter().zip(&widths) {
-                let place = Rect::from_min_size(pos2(left, rect.min.y), vec2(*width, 18.0));
-                left += width;
-                if *column == Column::Time
-                    && let Some(ms) = r.ms.filter(|_| longest > 0.0)
-                {
-                    let bar = vec2((width - 6.0) * (ms / longest) as f32, 3.0);
-                    let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
-                    ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
-                }
-                let text = cell(r, name, *column, total);
-                let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
-                let (at, align) = match column {
-                    Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
-                    _ => (place.right_center() - vec2(4.0, 0.0), Align2::RIGHT_CENTER),
-                };
-                painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
-            }
+            cells(ui, (r, name, rect), &shown, &widths, [total, longest]);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
             let kernel = r.at.map(|(_, kernel)| format!("\nkernel {}", v.trace().kernels[kernel].name));
             if response.on_hover_text(format!("{}{}", r.layer, kernel.unwrap_or_default())).clicked() {
@@ -157,6 +138,35 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     if let Some((group, kernel)) = chosen {
         v.select_group(group);
         v.show_kernel(kernel);
+    }
+}
+
+/// Paints the cells of a row.
+fn cells(
+    ui: &Ui,
+    (r, name, rect): (&Row, &str, Rect),
+    shown: &[(Column, &str, f32)],
+    widths: &[f32],
+    [total, longest]: [f64; 2],
+) {
+    let (dark, mut left) = (ui.visuals().dark_mode, rect.min.x);
+    for ((column, ..), width) in shown.iter().zip(widths) {
+        let place = Rect::from_min_size(pos2(left, rect.min.y), vec2(*width, 18.0));
+        left += width;
+        if *column == Column::Time
+            && let Some(ms) = r.ms.filter(|_| longest > 0.0)
+        {
+            let bar = vec2((width - 6.0) * (ms / longest) as f32, 3.0);
+            let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
+            ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
+        }
+        let text = cell(r, name, *column, total);
+        let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
+        let (at, align) = match column {
+            Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
+            _ => (place.right_center() - vec2(4.0, 0.0), Align2::RIGHT_CENTER),
+        };
+        painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct Run {
     run: RunSpans,
     /// Milliseconds of it.
     total: f64,
-    /// What it is, in words.
+    /// A description, in words.
     about: String,
     lanes: Vec<Row>,
     /// The longest dispatch, in microseconds.
@@ -143,7 +143,7 @@ const TOP: f32 = 22.0;
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let document = v.document().clone();
     let t = document.trace();
-    let run = v.once(|m| &mut m.run, (), |v| Run::of(v.trace()));
+    let run = v.once((), |v| Run::of(v.trace()));
     let Some(run) = run.as_ref() else {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
@@ -214,7 +214,7 @@ fn tip(t: &CompileTrace, s: &Span, group: Option<usize>) -> String {
 fn controls(ui: &mut Ui, v: &mut Viewer, run: &Run) {
     let (room, total) = (ui.available_width() - 12.0, run.total);
     let range = v.time_pane.zoom.range.unwrap_or([0.0, total]);
-    let sums = v.once(|m| &mut m.sums, range.map(f64::to_bits), |_| Sums::of(&run.run, range).words());
+    let sums = v.once(range.map(f64::to_bits), |_| Sums::of(&run.run, range).words());
     ui.horizontal_wrapped(|ui| {
         ui.label("Zoom");
         let zoom = &mut v.time_pane.zoom;
