@@ -1,6 +1,6 @@
 //! Defaults of options from a file: `weft.toml` in the folder where the command runs, or `--config FILE`.
 //!
-//! A key is an option without its dashes. Keys at the top are for every command that has the option, those of a table
+//! A key is an option without its dashes. Keys at the top are for every command that has the option, keys of a table
 //! such as `[bench]` for this command. What stands on the command line counts before the file.
 
 use crate::args::shared;

@@ -49,7 +49,7 @@ fn width(text: &str) -> f32 {
 }
 
 impl Legend {
-    /// Of a graph. `marks` are those of this graph and of the graph at its right.
+    /// Of a graph. `marks`: of this graph, and of the graph at its right.
     pub(crate) fn of(dress: &Dress, marks: [Option<&Marks>; 2]) -> Legend {
         let palette = &dress.palette;
         let mut out = Legend::default();

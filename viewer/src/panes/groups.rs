@@ -61,7 +61,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
-/// A row below that of its group.
+/// A row below its group.
 fn within(ui: &mut Ui, row: impl FnOnce(&mut Ui) -> egui::Response) {
     ui.horizontal(|ui| {
         ui.add_space(18.0);

@@ -5,14 +5,14 @@ use super::fold::{ListRow, fold_runs};
 use super::forms::{Forms, Listing};
 use super::pane::{Form, Own};
 use super::part::KernelPart;
-use super::syntax;
+use super::syntax::{self, Language};
 use crate::canvas::colour::pastel;
 use crate::canvas::scale::diverging;
 use crate::once::{in_sight, visit};
 use crate::state::Viewer;
 use crate::words;
 use compiler::trace::{Kernel, TextDelta};
-use egui::{Align2, Color32, FontId, Rect, Response, RichText, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{Align2, Color32, FontId, Rect, Response, RichText, ScrollArea, Sense, Spinner, Ui, pos2, vec2};
 use std::sync::Arc;
 
 /// Draws the lines of a form.
@@ -182,6 +182,70 @@ fn hover(response: Response, v: &Viewer, at: KernelPart) {
     });
 }
 
+/// The text of the form that is shown, or a message in its place.
+fn text(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<String, String> {
+    let kernel = v.kernel();
+    if form == Form::Edited {
+        let edited = v.edited_wgsl(kernel).map(|both| both.1);
+        return edited.ok_or_else(|| "Nothing was tried yet: edit the schedule.".into());
+    }
+    let k = &v.trace().kernels[kernel];
+    match form {
+        Form::Wgsl => return Ok(k.wgsl.clone()),
+        Form::Schedule if !k.schedule.is_empty() => return Ok(v.kernel_pane.edit.text.clone()),
+        Form::Schedule => {
+            return Err("The loops are as the tensor function has them: no instruction changed them.".into());
+        }
+        Form::Isa => {
+            let stats = v.trace().driver_stats.as_ref();
+            return stats.and_then(|s| s.isa(kernel)).ok_or_else(|| match stats {
+                Some(s) => format!("There is none: the driver of {} gives no text of its instructions.", s.device),
+                None => "Not in the trace: the device's own instructions are what its driver's compiler makes of the SPIR-V. \
+                         `weft compile MODEL --device N --emit isa -o F.trace` and `weft bench MODEL --driver-stats -o F.trace` \
+                         ask the driver for them, with its counts of registers and spills."
+                    .into(),
+            });
+        }
+        _ => {}
+    }
+    let Some(forms) = v.kernel_pane.forms.clone().filter(|f| f.0 == kernel).map(|f| f.1) else {
+        ui.add(Spinner::new());
+        return Err("Making it from the trace's tensor function ...".into());
+    };
+    let text = match listing(&forms, form) {
+        None if form == Form::Lowered => forms.lowered.clone(),
+        None => forms.tensor.clone(),
+        Some(Ok(l)) => Ok(l.text.clone()),
+        Some(Err(why)) => Err(why.clone()),
+    };
+    text.map_err(|why| format!("There is none: {why}"))
+}
+
+impl Viewer {
+    /// The forms that kernels of this trace have. On a processor there are no shaders: what runs is the tensor IR.
+    pub(super) fn trace_forms(&self, edited: bool) -> Vec<Form> {
+        let all = Form::ALL.into_iter().map(|f| f.0).filter(|f| *f != Form::Edited || edited);
+        let shader = |f: &Form| matches!(f, Form::Spirv | Form::Msl | Form::Hlsl | Form::Isa);
+        all.filter(|f| !self.document().runs_tensor_ir() || !shader(f) && *f != Form::Tensor).collect()
+    }
+    /// The title of a form.
+    pub(super) fn form_title(&self, form: Form) -> &'static str {
+        match form {
+            Form::Wgsl if self.document().runs_tensor_ir() => "Tensor IR",
+            form => form.title(),
+        }
+    }
+    /// The language that a form is written in.
+    fn language(&self, form: Form) -> Language {
+        match form {
+            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
+            Form::Wgsl | Form::Edited if self.document().runs_tensor_ir() => Language::Weft,
+            Form::Spirv => Language::Spirv,
+            _ => Language::Shader,
+        }
+    }
+}
+
 /// Takes the lines of a form and notes which came from what is selected; only where something changed.
 ///
 /// # Errors
@@ -195,7 +259,7 @@ fn note_own(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<(), String> {
     if v.kernel_pane.own.get(&form).is_some_and(|o| o.key.as_ref() == Some(&key)) {
         return Ok(());
     }
-    let text = super::text(ui, v, form)?;
+    let text = text(ui, v, form)?;
     let lines: Vec<&str> = text.lines().collect();
     let lines = lines.as_slice();
     visit(lines.len());

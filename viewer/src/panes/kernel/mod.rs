@@ -23,9 +23,9 @@ use crate::canvas::colour::milliseconds;
 use crate::once::visit;
 use crate::state::Viewer;
 use crate::words;
-use code::{code, listing, point};
+use code::{code, point};
 use compiler::trace::{CompileTrace, DispatchTime, Kernel};
-use egui::{Color32, ComboBox, RichText, Spinner, Ui};
+use egui::{Color32, ComboBox, RichText, Ui};
 use graphview::reasons::{Roofs, Speed};
 use std::sync::Arc;
 
@@ -173,45 +173,6 @@ fn driver(ui: &mut Ui, t: &CompileTrace, kernel: usize) {
         let colour = if f.spills > Some(0) { Color32::from_rgb(200, 110, 30) } else { ui.visuals().text_color() };
         ui.label(RichText::new(text.join(", ")).underline().color(colour)).on_hover_text(all.join("\n"));
     }
-}
-
-/// The text of the form that is shown, or what to say instead.
-pub(super) fn text(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<String, String> {
-    let kernel = v.kernel();
-    if form == Form::Edited {
-        let edited = v.edited_wgsl(kernel).map(|both| both.1);
-        return edited.ok_or_else(|| "Nothing was tried yet: edit the schedule.".into());
-    }
-    let k = &v.trace().kernels[kernel];
-    match form {
-        Form::Wgsl => return Ok(k.wgsl.clone()),
-        Form::Schedule if !k.schedule.is_empty() => return Ok(v.kernel_pane.edit.text.clone()),
-        Form::Schedule => {
-            return Err("The loops are as the tensor function has them: no instruction changed them.".into());
-        }
-        Form::Isa => {
-            let stats = v.trace().driver_stats.as_ref();
-            return stats.and_then(|s| s.isa(kernel)).ok_or_else(|| match stats {
-                Some(s) => format!("There is none: the driver of {} gives no text of its instructions.", s.device),
-                None => "Not in the trace: the device's own instructions are what its driver's compiler makes of the SPIR-V. \
-                         `weft compile MODEL --device N --emit isa -o F.trace` and `weft bench MODEL --driver-stats -o F.trace` \
-                         ask the driver for them, with its counts of registers and spills."
-                    .into(),
-            });
-        }
-        _ => {}
-    }
-    let Some(forms) = v.kernel_pane.forms.clone().filter(|f| f.0 == kernel).map(|f| f.1) else {
-        ui.add(Spinner::new());
-        return Err("Making it from the trace's tensor function ...".into());
-    };
-    let text = match listing(&forms, form) {
-        None if form == Form::Lowered => forms.lowered.clone(),
-        None => forms.tensor.clone(),
-        Some(Ok(l)) => Ok(l.text.clone()),
-        Some(Err(why)) => Err(why.clone()),
-    };
-    text.map_err(|why| format!("There is none: {why}"))
 }
 
 /// Asks for the forms of the kernel that is shown; they are there some frames later.

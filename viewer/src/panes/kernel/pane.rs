@@ -4,8 +4,6 @@ use super::editing::Edit;
 use super::fold::ListRow;
 use super::forms::{Deriver, Forms};
 use super::part::KernelPart;
-use super::syntax::Language;
-use crate::state::Viewer;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -98,30 +96,6 @@ impl Default for KernelPane {
             edit: Edit::default(),
             go: FxHashMap::default(),
             here: None,
-        }
-    }
-}
-impl Viewer {
-    /// The forms that kernels of this trace have. On a processor there are no shaders: what runs is the tensor IR.
-    pub(super) fn trace_forms(&self, edited: bool) -> Vec<Form> {
-        let all = Form::ALL.into_iter().map(|f| f.0).filter(|f| *f != Form::Edited || edited);
-        let shader = |f: &Form| matches!(f, Form::Spirv | Form::Msl | Form::Hlsl | Form::Isa);
-        all.filter(|f| !self.document().runs_tensor_ir() || !shader(f) && *f != Form::Tensor).collect()
-    }
-    /// The title of a form.
-    pub(super) fn form_title(&self, form: Form) -> &'static str {
-        match form {
-            Form::Wgsl if self.document().runs_tensor_ir() => "Tensor IR",
-            form => form.title(),
-        }
-    }
-    /// The language that a form is written in.
-    pub(super) fn language(&self, form: Form) -> Language {
-        match form {
-            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
-            Form::Wgsl | Form::Edited if self.document().runs_tensor_ir() => Language::Weft,
-            Form::Spirv => Language::Spirv,
-            _ => Language::Shader,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds
 //! them at the peak.
 
-use super::Chart;
+use super::chart::Chart;
 use crate::canvas::colour::pastel;
 use crate::once::{in_sight, visit};
 use crate::state::Viewer;
@@ -11,8 +11,6 @@ use egui::epaint::Mesh;
 use egui::{Align2, FontId, RichText, Sense, Shape, Stroke, Ui, pos2, vec2};
 
 const HEIGHT: f32 = 96.0;
-/// Inhabitants of a step that are listed.
-pub(super) const LISTED: usize = 6;
 
 /// Draws the curve, and lists the inhabitants of the step under the pointer, else of the peak.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, chart: &Chart) {

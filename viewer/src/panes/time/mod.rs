@@ -4,7 +4,6 @@ mod roofline;
 mod table;
 mod timeline;
 
-
 use crate::once::visit;
 use crate::state::Viewer;
 use compiler::trace::Kind;
