@@ -77,7 +77,7 @@ pub fn with_defaults(args: Vec<OsString>) -> Result<Vec<OsString>> {
     let text = text.map_err(|e| Error::usage(format!("cannot read {}: {e}", path.display())))?;
     let file = File { path: &path, text: &text, command: &command };
     let defaults = file.defaults(name)?;
-    // A wrong command line is told as such.
+    // A wrong command line has its own message.
     let Ok(given) = command.clone().try_get_matches_from(&args) else { return Ok(args) };
     let given = given.subcommand().map(|(_, m)| m.clone()).unwrap_or_default();
     let sub = command.find_subcommand(name);
@@ -90,7 +90,7 @@ pub fn with_defaults(args: Vec<OsString>) -> Result<Vec<OsString>> {
         let mut with = out.clone();
         with.splice(2..2, d.words.iter().cloned());
         match command.clone().try_get_matches_from(&with) {
-            // It does not go together with what is asked for here.
+            // It does not go together with an option of this command line.
             Err(e) if e.kind() == ErrorKind::ArgumentConflict => {}
             Err(e) => return Err(file.wrong(&d.span, &crate::error::of_usage(&e).to_string())),
             Ok(_) => out = with,

@@ -45,7 +45,7 @@ const WIDE: f32 = 6.2;
 /// A table, made once.
 #[derive(Default)]
 pub(crate) struct Table {
-    /// Tells it from the other tables of a page.
+    /// Its name among the tables of a page.
     id: &'static str,
     heads: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
