@@ -10,7 +10,11 @@ pub const WORDS: &[(&str, &str)] = &[
     ),
     ("columns", "choice of a schedule: columns of the result that one thread computes"),
     ("depth", "choice of a schedule: steps of the reduction that are loaded at a time"),
-    ("direct", "schedule rule: each thread computes one result, with all its loops as they stand; it takes any kernel"),
+    (
+        "direct",
+        "schedule rule: each thread computes one result, with all its loops as they stand; it takes any \
+         kernel",
+    ),
     ("elementwise", "schedule rule: each thread computes a few neighbours of the result"),
     ("flips if", "how much longer, or how much less time, would change the decision: a small number is a close one"),
     ("issue", "part of an estimate: the time in which the cores issue loads and stores"),

@@ -91,7 +91,7 @@ impl ErrorScale {
     }
     /// How an error stands out, in words; `None` for a usual one.
     pub fn outlier(&self, error: f64) -> Option<String> {
-        let above = !(error <= self.usual * 1.000_001);
+        let above = error.is_nan() || error > self.usual * 1.000_001;
         above.then(|| match error.is_finite() {
             true => format!("outlier: {:.0} times the median", error / self.median),
             false => "outlier: not finite".into(),

@@ -121,8 +121,8 @@ impl Chart {
             for held in own {
                 let place = Rect::from_x_y_ranges(across(held.first)..=across(held.last + 1), down.clone());
                 mesh.add_colored_rect(place, grey);
-                for i in held.first..=held.last {
-                    let (true, Some(group)) = (run[i].buffers.contains(&buffer), run[i].group) else { continue };
+                for (i, step) in run.iter().enumerate().take(held.last + 1).skip(held.first) {
+                    let (true, Some(group)) = (step.buffers.contains(&buffer), step.group) else { continue };
                     let place = Rect::from_x_y_ranges(across(i)..=across(i + 1), down.clone());
                     if v.marks(&t.groups[group].origins) {
                         mesh.add_colored_rect(place.expand2(vec2(0.0, 1.0)), accent);

@@ -46,7 +46,7 @@ fn decades(input: GridInput) -> Vec<GridMark> {
     let whole = (low / step).floor() as i32..=(high / step).ceil() as i32;
     let tick = |k: i32| GridMark { value: f64::from(k) * step, step_size: step };
     let lines = |k: i32| (2..10).map(move |m| GridMark { value: f64::from(k) + f64::from(m).log10(), step_size: 0.1 });
-    let fine = if step > 1.0 { 0..=-1 } else { whole.clone() };
+    let fine = whole.clone().filter(|_| step <= 1.0);
     let all = whole.map(tick).chain(fine.flat_map(lines));
     all.filter(|m| (low..=high).contains(&m.value)).collect()
 }
