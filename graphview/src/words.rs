@@ -6,7 +6,8 @@ pub const WORDS: &[(&str, &str)] = &[
     ("arithmetic", "part of an estimate: the time of scalar operations, if nothing else took time"),
     (
         "banks",
-        "workgroup memory is divided into banks, each of which serves one address at a time; lanes that use one bank at different addresses wait for each other",
+        "workgroup memory is divided into banks, each of which serves one address at a time; lanes that use \
+         one bank at different addresses wait for each other",
     ),
     ("columns", "choice of a schedule: columns of the result that one thread computes"),
     ("depth", "choice of a schedule: steps of the reduction that are loaded at a time"),
@@ -21,13 +22,15 @@ pub const WORDS: &[(&str, &str)] = &[
     ("kept", "choice of a schedule: results that one task keeps in registers while it reduces"),
     (
         "lanes",
-        "the threads of a subgroup (a warp, a wave), which run one instruction together; on a processor, the elements of a vector. As a schedule rule of processors: loops as they stand, with vectors",
+        "the threads of a subgroup (a warp, a wave), which run one instruction together; on a processor, the \
+         elements of a vector. As a schedule rule of processors: loops as they stand, with vectors",
     ),
     ("launch", "part of an estimate: the fixed price of a dispatch"),
     ("left registers", "choice of a schedule: each lane has the left operand of the product in its registers"),
     (
         "left subgroup",
-        "choice of a schedule: the left operand of the product is distributed over the lanes of a subgroup, which read it from each other",
+        "choice of a schedule: the left operand of the product is distributed over the lanes of a subgroup, \
+         which read it from each other",
     ),
     ("matmul-dot", "schedule rule: products of 8-bit integers by instructions that multiply four at a time"),
     ("matmul-matrix", "schedule rule: products by matrix units"),
@@ -38,28 +41,34 @@ pub const WORDS: &[(&str, &str)] = &[
     ("matmul-tile", "schedule rule of processors: a task computes tiles of a product or convolution in registers"),
     (
         "matmul-tiled",
-        "schedule rule: a workgroup copies tiles of both operands into its memory, and threads compute parts of the tile of results",
+        "schedule rule: a workgroup copies tiles of both operands into its memory, and threads compute parts \
+         of the tile of results",
     ),
     ("matmul-vector", "schedule rule: a product with one or few rows, which reads the matrix once"),
     (
         "outlier",
-        "an error beyond the upper quartile by more than 1.5 times the range of the middle half, in decades, and at least twice what is usual",
+        "an error beyond the upper quartile by more than 1.5 times the range of the middle half, in decades, \
+         and at least twice what is usual",
     ),
     ("pinned", "somebody decided it: an option, a callback or a file fixes the choice, whatever the estimate says"),
     ("reduction-threads", "schedule rule: the threads of a workgroup share one reduction, and add up their parts"),
     (
         "roof",
-        "the rate that no kernel exceeds: bytes a second of device memory, operations a second of the cores or of matrix units. f16 is storage here and arithmetic is f32, so that outside of matrix units both have one roof. `weft bench --ceilings` measures roofs; the fastest of its runs counts",
+        "the rate that no kernel exceeds: bytes a second of device memory, operations a second of the cores \
+         or of matrix units. f16 is storage here and arithmetic is f32, so that outside of matrix units both \
+         have one roof. `weft bench --ceilings` measures roofs; the fastest of its runs counts",
     ),
     ("roofs", "the rates that no kernel exceeds, see `roof`"),
     ("row-tasks", "schedule rule of processors: a task computes whole rows, with their reductions"),
     (
         "rows",
-        "schedule rule: a workgroup computes whole rows, with their reductions; as a choice, the rows of the result that one thread or subgroup computes",
+        "schedule rule: a workgroup computes whole rows, with their reductions; as a choice, the rows of the \
+         result that one thread or subgroup computes",
     ),
     (
         "sectors",
-        "device memory is read and written in sectors of 32 or 64 bytes; a dispatch pays for whole sectors, whatever part of them it uses. Part of an estimate: the time for them",
+        "device memory is read and written in sectors of 32 or 64 bytes; a dispatch pays for whole sectors, \
+         whatever part of them it uses. Part of an estimate: the time for them",
     ),
     ("shared passes", "part of an estimate: the time for passes over the banks of workgroup memory"),
     (
@@ -68,18 +77,21 @@ pub const WORDS: &[(&str, &str)] = &[
     ),
     (
         "trips",
-        "times that a result goes through device memory: one kernel writes it, another reads it. Of a loop: its iterations",
+        "times that a result goes through device memory: one kernel writes it, another reads it. Of a loop: \
+         its iterations",
     ),
     ("unroll", "choice of a schedule: loop steps that are written one after the other"),
     ("vector", "choice of a schedule: elements that one instruction loads and stores"),
     ("view", "another shape of the same data, which costs nothing"),
     (
         "waves",
-        "workgroups run in waves, as many at a time as the cores hold; part of an estimate: the time in which cores of the last wave are idle",
+        "workgroups run in waves, as many at a time as the cores hold; part of an estimate: the time in \
+         which cores of the last wave are idle",
     ),
     (
         "windows",
-        "the elements that results of a convolution or a pool read. As a schedule rule: a thread computes neighbours whose windows overlap, and loads what they share once",
+        "the elements that results of a convolution or a pool read. As a schedule rule: a thread computes \
+         neighbours whose windows overlap, and loads what they share once",
     ),
 ];
 
