@@ -327,6 +327,13 @@ pub struct CompareArgs {
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
+    /// Compare with another runtime, and show its time beside ours: onnxruntime, which your Python has to have. It
+    /// runs in a process of its own
+    #[arg(long, value_name = "RUNTIME", value_parser = ["onnxruntime"], conflicts_with_all = ["against", "data"])]
+    pub peer: Option<String>,
+    /// The Python that has the other runtime [default: python3 of PATH]
+    #[arg(long, value_name = "PATH", requires = "peer")]
+    pub peer_python: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -11,8 +11,9 @@ use std::path::Path;
 use workbench::Result;
 use workbench::compare::record::Summary;
 use workbench::compare::{
-    Case, Cause, Comparison, FolderComparison, NodeError, Request, Side, WORST, compare, over_folder,
+    Case, Cause, Comparison, FolderComparison, NodeError, Peer, Request, Side, WORST, compare, over_folder,
 };
+use workbench::figures::few_ms;
 use workbench::written::write_file;
 
 /// Nodes that the table of errors names, at most: those that add most.
@@ -36,6 +37,7 @@ fn request(a: &CompareArgs) -> Request {
         nodes: a.common.verbose > 0 || a.common.json.is_some(),
         trace: a.output.is_some(),
         keep: a.write_keep.is_some(),
+        peer: a.peer.as_ref().map(|_| Peer { python: a.peer_python.clone() }),
         verbose: a.common.verbose > 0,
         settings: a.common.settings.0.clone(),
     }
@@ -62,6 +64,7 @@ fn show(a: &CompareArgs, found: &Comparison) -> Result<()> {
         print_text(&stored_text(s))?;
     }
     print_table(a, &found.outputs, &found.nodes)?;
+    found.times_ms.map_or(Ok(()), |ms| print_times(ms, sides))?;
     let lost = |l: &String| print_text(&format!("{l}: a fault of a kernel, which found nothing"));
     found.lost.iter().try_for_each(lost)?;
     found.cause.iter().try_for_each(|c| print_cause(c, a))?;
@@ -74,6 +77,14 @@ fn print_all_in_f32() -> Result<()> {
 
 fn print_sides([result, against]: &[Side; 2]) -> Result<()> {
     print_text(&format!("{} against {}", result.name(), against.name()))
+}
+
+/// Both medians, and which side is faster.
+fn print_times([own, peer]: [f64; 2], [result, against]: &[Side; 2]) -> Result<()> {
+    let mut t = table(&["median of 10 runs", "ms", "times as fast"]);
+    t.add_row([result.name(), few_ms(own), format!("{:.2}", peer / own)]);
+    t.add_row([against.name(), few_ms(peer), format!("{:.2}", own / peer)]);
+    show_table(&t)
 }
 
 fn over_inputs(a: &CompareArgs, folder: &Path) -> Result<()> {

@@ -4,6 +4,7 @@ use crate::args::{BUNDLE, CompileArgs};
 use crate::output::{print_text, show_document, write_records};
 use crate::terminal::print_log;
 use crate::trace::show;
+use compiler::attr::{Attr, Attrs};
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, kernel_file};
 use compiler::profile::DeviceProfile;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
 use workbench::document::Document;
-use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
+use workbench::executor::{Device, PRINTS, compile_options, pipeline_for, profile_on, target_profile};
 use workbench::explain::record::PartRecord;
 use workbench::models::{MADE_FOR, load};
 use workbench::parts::{Parted, Parts, compile_parts};
@@ -114,8 +115,10 @@ fn further(trace: &CompileTrace, parts: Option<&Parts>) -> Document {
 fn show_stages(a: &CompileArgs, trace: &CompileTrace, prints: bool, wants_graph: bool) -> Result<()> {
     let texts = trace.stage_texts().map_err(|e| Error::new(Code::Bug, e.to_string()))?;
     let label = |i: usize| trace.stages[i].label.as_str();
+    let mut titles = print_labels(a)?.into_iter();
     for i in (1..texts.len()).filter(|&i| prints && label(i) == PRINTS) {
-        print_log(&format!("---- after {}\n{}", label(i - 1), texts[i].trim_end()));
+        let title = titles.next().flatten().unwrap_or_else(|| format!("after {}", label(i - 1)));
+        print_log(&format!("---- {title}\n{}", texts[i].trim_end()));
     }
     if !wants_graph {
         return Ok(());
@@ -134,6 +137,17 @@ fn show_stages(a: &CompileArgs, trace: &CompileTrace, prints: bool, wants_graph:
         Some(dir) => Ok(write_file(&dir.join("graph.weft"), texts[at].as_bytes())?),
         None => print_text(texts[at].trim_end()),
     }
+}
+
+/// The labels of `print-ir` in the order of `--passes`.
+fn print_labels(a: &CompileArgs) -> Result<Vec<Option<String>>> {
+    let passes = workbench::executor::named_passes(&a.common)?;
+    let prints = passes.into_iter().filter(|p| p.0 == PRINTS);
+    let label = |attrs: Attrs| match attrs.get("label") {
+        Some(Attr::Str(label)) if !label.is_empty() => Some(label.clone()),
+        _ => None,
+    };
+    Ok(prints.map(|(_, attrs)| label(attrs)).collect())
 }
 
 /// Refuses options that do not go together.
@@ -165,8 +179,6 @@ fn bundle_of(a: &CompileArgs) -> Option<&Path> {
 
 /// The form of `--emit` that is the module after the passes.
 const GRAPH: &str = "graph";
-/// The pass that prints the module.
-const PRINTS: &str = "print-ir";
 
 const ISA: &str = "--emit isa";
 

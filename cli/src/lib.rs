@@ -13,6 +13,7 @@ mod ceilings;
 mod compare;
 mod compile;
 mod completions;
+mod config;
 mod devices;
 mod diff;
 mod edit;
@@ -78,6 +79,13 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
         Ok(true) => return 0,
         Err(e) => return usage(&e, &args),
     }
+    let args = match config::with_defaults(args) {
+        Ok(args) => args,
+        Err(e) => {
+            error::print(&e);
+            return e.code as u8;
+        }
+    };
     let mut cli = match args::shared::parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {

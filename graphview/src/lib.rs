@@ -21,6 +21,7 @@ pub mod maps;
 mod meaning;
 pub mod memory;
 pub mod names;
+pub mod near;
 pub mod picture;
 pub mod query;
 pub mod reasons;
@@ -28,6 +29,7 @@ pub mod report;
 pub mod scene;
 pub mod svg;
 pub mod timeline;
+pub mod words;
 
 #[cfg(test)]
 mod tests;

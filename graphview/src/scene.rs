@@ -124,11 +124,17 @@ pub fn plain_lines(node: &Node, within: &str) -> Vec<String> {
     lines
 }
 
+/// Characters of a name in a box.
+pub const SHORT: usize = 26;
+
 /// The end of a long name, which tells more than its beginning.
 pub fn short(name: &str) -> String {
-    const MOST: usize = 26;
     let count = name.chars().count();
-    if count <= MOST { name.to_string() } else { format!("…{}", name.chars().skip(count - MOST).collect::<String>()) }
+    if count <= SHORT {
+        name.to_string()
+    } else {
+        format!("…{}", name.chars().skip(count - SHORT).collect::<String>())
+    }
 }
 
 /// A type as text in which long sizes are cut: names to their ends, sums and products to `…`. Of `f32[images.height,3]`
@@ -264,20 +270,6 @@ impl Scene {
         self.captions.append(&mut part.captions);
     }
 
-    /// Index of the innermost box at a point.
-    pub fn at(&self, point: [f32; 2]) -> Option<usize> {
-        let inside = |b: &SceneBox| {
-            let [x, y, w, h] = b.rect;
-            (x..=x + w).contains(&point[0]) && (y..=y + h).contains(&point[1])
-        };
-        (0..self.boxes.len()).filter(|&i| inside(&self.boxes[i])).max_by_key(|&i| self.boxes[i].depth)
-    }
-    /// Index of the edge that passes a point within `reach`, the nearest of them.
-    pub fn edge_at(&self, point: [f32; 2], reach: f32) -> Option<usize> {
-        let near = |e: &SceneEdge| e.route.distance(point, self.direction, reach);
-        let found = self.edges.iter().enumerate().filter_map(|(i, e)| near(e).map(|d| (i, d)));
-        found.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
-    }
     /// Index of the box with a key.
     pub fn find(&self, key: &str) -> Option<usize> {
         self.boxes.iter().position(|b| b.node.key == key)

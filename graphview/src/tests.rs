@@ -1,5 +1,6 @@
 //! Pictures, scenes and reports of small modules.
 
+use crate::near::Near;
 use crate::picture::{Category, Node, Picture};
 use crate::report::{Beside, Measured, data, page, report};
 use crate::scene::{Arrangement, Scene};
@@ -119,7 +120,7 @@ fn regions_are_frames_and_reach_what_they_capture() {
     }
     let relu = open.boxes.iter().position(|b| b.node.op == "relu").expect("relu");
     let [x, y, w, h] = open.boxes[relu].rect;
-    assert_eq!(open.at([x + w / 2.0, y + h / 2.0]), Some(relu));
+    assert_eq!(Near::of(&open).box_at(&open, [x + w / 2.0, y + h / 2.0]), Some(relu));
 }
 
 #[test]

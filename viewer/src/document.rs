@@ -1,12 +1,13 @@
 //! A trace with indices for fast look-ups.
 
+use crate::once::visit;
 use crate::units::{milliseconds, si};
 use compiler::compile::GroupKind;
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
 use compiler::text::parse_module;
-use compiler::trace::{CompileTrace, Group, TraceError, texts_of_parts};
+use compiler::trace::{CompileTrace, Group, TraceError, WeightSummary, texts_of_parts};
 use graphview::layers::relative;
 use graphview::picture::{Node, Picture};
 use graphview::scene::short;
@@ -28,6 +29,16 @@ pub struct Document {
     readers: Vec<Vec<usize>>,
     /// Of each group: remarks about its border.
     borders: Vec<Vec<usize>>,
+    /// The size of the compilation in one line.
+    about: String,
+    /// Kernels are tensor IR, which a processor runs; else shaders.
+    tensor_ir: bool,
+    /// Remarks about each node.
+    remarks: FxHashMap<String, Vec<usize>>,
+    /// Milliseconds of a run.
+    run_ms: f64,
+    /// Summaries of the model's constants by name.
+    weights: FxHashMap<String, usize>,
     /// Of each constant that is packed: its type, such as `i4 block 32 [1024,1024]`.
     packed: FxHashMap<String, String>,
 }
@@ -36,6 +47,15 @@ pub struct Document {
 fn packed(trace: &CompileTrace) -> FxHashMap<String, String> {
     let imports = trace.remarks.iter().filter(|r| r.pass.as_str() == "import");
     imports.filter_map(|r| Some((r.detail.clone(), r.message.rsplit_once(" is ")?.1.to_string()))).collect()
+}
+
+/// Remarks by the names of the nodes that they are about.
+fn remarks_by_node(trace: &CompileTrace) -> FxHashMap<String, Vec<usize>> {
+    let mut out: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+    for (i, r) in trace.remarks.iter().enumerate() {
+        r.nodes.iter().for_each(|n| out.entry(n.to_string()).or_default().push(i));
+    }
+    out
 }
 
 impl Document {
@@ -66,6 +86,12 @@ impl Document {
             readers: trace.readers(),
             borders: trace.border_remarks(),
             packed: packed(&trace),
+            about: about_run(&trace),
+            tensor_ir: serde_json::from_str(&trace.profile)
+                .is_ok_and(|p: DeviceProfile| p.machine.register_tile().is_some()),
+            remarks: remarks_by_node(&trace),
+            run_ms: trace.run_ms(),
+            weights: trace.weights.iter().enumerate().map(|(i, w)| (w.name.clone(), i)).collect(),
             by_node,
             texts,
             trace,
@@ -74,6 +100,31 @@ impl Document {
     /// The trace.
     pub fn trace(&self) -> &CompileTrace {
         &self.trace
+    }
+    /// The size of the compilation and its times, and the ranges of open sizes.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+    /// Whether kernels are tensor IR, which a processor runs, and no shaders.
+    pub fn runs_tensor_ir(&self) -> bool {
+        self.tensor_ir
+    }
+    /// The remarks about a group, in order.
+    pub fn remarks_of_group(&self, group: usize) -> Vec<usize> {
+        let g = &self.trace.groups[group];
+        let names = g.origins.iter().chain(&g.nodes);
+        let mut out: Vec<usize> = names.filter_map(|n| self.remarks.get(n)).flatten().copied().collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+    /// Milliseconds of a run; 0 if it was not timed.
+    pub fn run_ms(&self) -> f64 {
+        self.run_ms
+    }
+    /// The summary of one of the model's constants.
+    pub fn weight(&self, name: &str) -> Option<&WeightSummary> {
+        self.weights.get(name.trim_start_matches('@')).map(|&i| &self.trace.weights[i])
     }
     /// The type of a constant whose elements share words, such as `i4 block 32 [1024,1024]`; `None` for a plain one.
     pub fn packed(&self, constant: &str) -> Option<&str> {
@@ -131,6 +182,7 @@ impl Document {
         if let Some(&g) = node.callee.as_ref().and_then(|c| self.by_function.get(c)) {
             return vec![g];
         }
+        visit(node.origins.len());
         let mut list: Vec<usize> = node.origins.iter().flat_map(|o| self.groups_of_source(o)).copied().collect();
         list.sort_unstable();
         list.dedup();
@@ -212,6 +264,7 @@ impl Document {
     }
     /// The largest relative error among the source nodes of a box, and whether it is within the tolerance.
     pub fn error_of(&self, node: &Node) -> Option<(f64, bool)> {
+        visit(node.origins.len());
         let list = &self.trace.errors.as_ref()?.nodes;
         let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| (list[i].rel_l2, list[i].pass));
         own.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -223,6 +276,24 @@ impl Document {
         let each = own.filter_map(|n| if errors.cumulative { Some(n.rel_l2) } else { n.accumulated });
         each.max_by(f64::total_cmp)
     }
+}
+
+/// The size of a compilation and its times, and the ranges of open sizes.
+fn about_run(t: &CompileTrace) -> String {
+    let parts = if t.parts.is_empty() { String::new() } else { format!("{} parts, ", t.parts.len()) };
+    let sizes = [t.sources.len(), t.groups.len(), t.calls().count(), t.kernels.len()];
+    let [nodes, groups, dispatches, kernels] = sizes;
+    let mut text = format!(
+        "for {}: {parts}{nodes} nodes, {groups} groups, {dispatches} dispatches of {kernels} kernels, compiled in {}",
+        t.profile_name,
+        milliseconds(t.compile_ms)
+    );
+    if let Some(times) = &t.times {
+        text += &format!(", runs in {}", milliseconds(times.latency_ms));
+    }
+    let open = t.dims.iter().map(|d| format!("{} {}..{}", d.name, d.low, d.high));
+    let open: Vec<String> = open.collect();
+    if open.is_empty() { text } else { format!("{text}; open: {}", open.join(", ")) }
 }
 
 /// A group in one line.

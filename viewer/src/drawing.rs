@@ -1,11 +1,14 @@
 //! Lays out scenes on a separate thread. Until a requested scene is ready, the window paints the previous one.
 
 use crate::document::Document;
+use crate::once::visit;
+use crate::units::{cut_apart, ending};
 use crate::worker::Worker;
-use graphview::layers::{Layered, Modules, fold, relative};
+use graphview::layers::{Layered, Modules, fold, path_of, relative};
 use graphview::layout::{Direction, Options};
+use graphview::near::Near;
 use graphview::picture::{Category, Node, Picture, Weight, with_layout};
-use graphview::scene::{Arrangement, Scene, short, short_type};
+use graphview::scene::{Arrangement, SHORT, Scene, short, short_type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,6 +64,8 @@ pub struct Drawn {
     pub layered: Arc<Layered>,
     /// Boxes and edges with places.
     pub scene: Scene,
+    /// Which boxes and edges are near a place.
+    pub near: Near,
     /// Boxes by key.
     pub by_key: FxHashMap<String, usize>,
     /// Boxes by source node, as they stand in the scene.
@@ -73,7 +78,7 @@ impl Drawn {
         for (i, b) in scene.boxes.iter().enumerate() {
             b.node.origins.iter().for_each(|o| by_origin.entry(o.clone()).or_default().push(i));
         }
-        Drawn { want, picture, layered, scene, by_key, by_origin }
+        Drawn { near: Near::of(&scene), want, picture, layered, scene, by_key, by_origin }
     }
     /// Keys of the closed layers that a box is in, outer ones first.
     pub fn closed_above(&self, key: &str) -> Vec<String> {
@@ -99,6 +104,7 @@ impl Drawn {
             return Some(i);
         }
         let mut shared: FxHashMap<usize, usize> = FxHashMap::default();
+        visit(node.origins.len());
         for i in node.origins.iter().flat_map(|o| self.by_origin.get(o).into_iter().flatten()) {
             *shared.entry(*i).or_default() += 1;
         }
@@ -250,8 +256,28 @@ impl Studio {
         self.modules = Some(modules.clone());
         Ok(modules)
     }
+    /// Short names of boxes whose usual ones would be equal, by their keys.
+    fn cut(&self, picture: &Picture, within: &str, out: &mut FxHashMap<String, String>) {
+        let name = |n: &Node| {
+            let name = self.document.layer_of(n);
+            relative(name.as_deref().unwrap_or(&n.name), within).to_string()
+        };
+        let names: Vec<String> = picture.nodes.iter().map(name).collect();
+        let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+        for (n, (text, usual)) in
+            picture.nodes.iter().zip(cut_apart(&texts, SHORT, |i, _| short(texts[i])).into_iter().zip(&texts))
+        {
+            if text != short(usual) {
+                out.insert(n.key.clone(), text);
+            }
+            let within = if n.category == Category::Layer { path_of(n) } else { within };
+            n.inside.iter().for_each(|p| self.cut(p, within, out));
+        }
+    }
     fn arrange(&self, layered: &Layered, want: &Want) -> Scene {
         let picture = &layered.picture;
+        let mut cut = FxHashMap::default();
+        self.cut(picture, "", &mut cut);
         let is_open = |n: &Node| want.is_open(n, layered);
         let before = |n: &Node| self.places.as_ref().and_then(|(_, places)| place_of(places, n));
         let measure = |text: &str| self.widths.of(text);
@@ -270,7 +296,8 @@ impl Studio {
                 }
                 let name = self.document.layer_of(n);
                 let name = relative(name.as_deref().unwrap_or(&n.name), within);
-                lines(n, &name, want.detail, &self.constants)
+                let name = cut.get(&n.key).unwrap_or(&name);
+                lines(n, name, want.detail, &self.constants, &|w| self.document.packed(w))
             },
             within: "",
             label: &|n| label(n),
@@ -296,10 +323,20 @@ fn place_of(places: &FxHashMap<String, f32>, n: &Node) -> Option<f32> {
     (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
 }
 
+/// Characters of a packed constant's name: its type is said in full.
+const LEAST_NAME: usize = 12;
+
 /// The text of a box: its op, and on request its name, its attributes and the constants that it reads.
 ///
-/// `of_model` are the constants of the model.
-pub fn lines(node: &Node, name: &str, detail: Detail, of_model: &FxHashSet<String>) -> Vec<String> {
+/// `of_model` are the constants of the model; `packed` gives the type of a constant whose elements share words, such as
+/// `i4 block 32 [1024,1024]`.
+pub fn lines<'a>(
+    node: &Node,
+    name: &str,
+    detail: Detail,
+    of_model: &FxHashSet<String>,
+    packed: &dyn Fn(&str) -> Option<&'a str>,
+) -> Vec<String> {
     if node.category == Category::Terminal {
         return vec![short(name)];
     }
@@ -313,7 +350,17 @@ pub fn lines(node: &Node, name: &str, detail: Detail, of_model: &FxHashSet<Strin
     if !detail.constants {
         return out;
     }
-    out.extend(node.weights.iter().take(3).map(|w| short(&format!("{} {}", parameter(node, w, of_model), w.ty))));
+    let weight = |w: &Weight| {
+        let name = parameter(node, w, of_model);
+        match packed(&w.name) {
+            Some(ty) => {
+                let room = SHORT.saturating_sub(ty.chars().count() + 1).max(LEAST_NAME);
+                format!("{} {ty}", ending(name.trim_end_matches("_words"), room))
+            }
+            None => short(&format!("{name} {}", w.ty)),
+        }
+    };
+    out.extend(node.weights.iter().take(3).map(weight));
     if node.weights.len() > 3 {
         out.push(format!("{} more constants", node.weights.len() - 3));
     }

@@ -71,7 +71,7 @@ pub(crate) fn piece(v: &mut Viewer, key: Option<&str>, dark: bool) -> Result<Pie
         delta: v.other.as_ref().map(|o| o.deltas[1].clone()),
         marks: v.compared().filter(|c| c.telling).map(|c| c.after.clone()),
         strong_marks: v.compare && v.colour != ColourBy::Difference,
-        found: v.search.find(&document, &drawn).cloned(),
+        found: v.search.find(&document, &drawn),
         dark,
     };
     Piece::new(&document, &drawn, key, look)

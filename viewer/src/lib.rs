@@ -25,6 +25,8 @@ pub mod drawing;
 pub mod export;
 mod keys;
 pub mod live;
+mod marked;
+mod once;
 mod opening;
 pub mod panes;
 mod picture;
@@ -43,6 +45,7 @@ mod tab;
 pub mod units;
 #[cfg(feature = "window")]
 mod window;
+mod words;
 mod worker;
 
 pub use document::Document;

@@ -3,7 +3,7 @@
 use crate::canvas::camera::{Camera, View};
 use crate::canvas::colour::ColourBy;
 use crate::canvas::dress::Dress;
-use crate::canvas::legend;
+use crate::canvas::legend::Legend;
 use crate::canvas::paint::{Ink, Sight, paint};
 use crate::delta::Delta;
 use crate::document::Document;
@@ -29,11 +29,11 @@ pub(crate) struct Piece {
     dress: Dress,
     marks: Option<Arc<Marks>>,
     strong_marks: bool,
-    found: Option<BTreeSet<usize>>,
+    found: Option<Arc<BTreeSet<usize>>>,
     /// The part of the scene.
     area: Rect,
-    /// Height of the legend, in points.
-    legend: f32,
+    /// Below it; nothing where a box stands alone.
+    legend: Legend,
 }
 
 /// How a picture is dressed: as the canvas is.
@@ -47,7 +47,7 @@ pub(crate) struct Look {
     /// Marks are drawn around boxes.
     pub(crate) strong_marks: bool,
     /// Boxes that a query finds.
-    pub(crate) found: Option<BTreeSet<usize>>,
+    pub(crate) found: Option<Arc<BTreeSet<usize>>>,
     /// Light on dark.
     pub(crate) dark: bool,
 }
@@ -70,7 +70,7 @@ impl Piece {
         };
         // A single box says what it is.
         let alone = chosen.is_some_and(|i| !drawn.scene.boxes[i].open);
-        let legend = if alone { 0.0 } else { legend::height(&dress, [marks.as_deref(), None]) };
+        let legend = if alone { Legend::default() } else { Legend::of(&dress, [marks.as_deref(), None]) };
         let room = match drawn.scene.direction {
             Direction::Down => vec2(SIDE, MARGIN),
             Direction::Right => vec2(MARGIN, SIDE),
@@ -82,9 +82,10 @@ impl Piece {
     /// Points of the picture, where a unit of the scene is `zoom` points.
     fn size(&self, zoom: f32) -> Vec2 {
         let Vec2 { x, y } = self.area.size() * zoom;
-        match self.legend > 0.0 {
-            true => vec2(x.max(LEGEND_ROOM), y + self.legend + MARGIN),
-            false => vec2(x, y),
+        let wide = x.max(LEGEND_ROOM);
+        match self.legend.height(wide) {
+            high if high > 0.0 => vec2(wide, y + high),
+            _ => vec2(x, y),
         }
     }
 
@@ -100,17 +101,17 @@ impl Piece {
             dress: &self.dress,
             camera: &camera,
             change: None,
-            selected: &BTreeSet::new(),
+            selected: &[],
             focus: None,
             hover: None,
             hover_edge: None,
             marks: self.marks.as_deref(),
             strong_marks: self.strong_marks,
-            found: self.found.as_ref(),
+            found: self.found.as_deref(),
         };
         paint(&painter.with_clip_rect(graph), graph, &sight);
-        if self.legend > 0.0 {
-            legend::paint(&painter, screen, &self.dress, [self.marks.as_deref(), None]);
+        if screen.max.y > graph.max.y {
+            self.legend.paint(&painter, screen.with_min_y(graph.max.y), self.dress.dark);
         }
     }
 

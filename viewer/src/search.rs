@@ -19,7 +19,7 @@ pub struct Search {
     /// Its error.
     pub fault: Option<String>,
     /// Boxes that show what is found: itself, or a closed layer that it is in.
-    boxes: BTreeSet<usize>,
+    boxes: Arc<BTreeSet<usize>>,
     /// Keys of what is found, in the order of the picture.
     found: Vec<String>,
     shown: Option<(String, Arc<Drawn>)>,
@@ -27,7 +27,7 @@ pub struct Search {
 
 impl Search {
     /// Boxes of a scene that the query finds; `None` while there is no query.
-    pub fn find(&mut self, document: &Document, drawn: &Arc<Drawn>) -> Option<&BTreeSet<usize>> {
+    pub fn find(&mut self, document: &Document, drawn: &Arc<Drawn>) -> Option<Arc<BTreeSet<usize>>> {
         if self.text.trim().is_empty() {
             (self.fault, self.shown) = (None, None);
             return None;
@@ -36,7 +36,7 @@ impl Search {
         if !known {
             self.shown = Some((self.text.clone(), drawn.clone()));
             self.found.clear();
-            self.boxes.clear();
+            self.boxes = Arc::default();
             self.fault = match Query::parse(&self.text) {
                 Err(why) => Some(why),
                 Ok(query) => {
@@ -44,12 +44,12 @@ impl Search {
                     let keys: FxHashSet<&str> = self.found.iter().map(String::as_str).collect();
                     let shows = |n: &Node| keys.contains(n.key.as_str()) || holds(n, &keys);
                     let boxes = drawn.scene.boxes.iter().enumerate();
-                    self.boxes = boxes.filter(|(_, b)| shows(&b.node)).map(|(i, _)| i).collect();
+                    self.boxes = Arc::new(boxes.filter(|(_, b)| shows(&b.node)).map(|(i, _)| i).collect());
                     None
                 }
             };
         }
-        self.fault.is_none().then_some(&self.boxes)
+        self.fault.is_none().then(|| self.boxes.clone())
     }
     /// What the last [`Search::find`] found.
     pub fn found(&self) -> &[String] {

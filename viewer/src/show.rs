@@ -1,6 +1,8 @@
 //! The whole window: header, passes, graph and panes.
 
-use crate::canvas::colour::{ColourBy, milliseconds};
+use crate::canvas::colour::ColourBy;
+use crate::canvas::legend::Legend;
+use crate::canvas::paint::Ink;
 use crate::canvas::{Action, Canvas, Shown};
 use crate::document::Document;
 use crate::drawing::{Drawing, Drawn, Widths};
@@ -8,13 +10,16 @@ use crate::export::{self, Export};
 use crate::panes::pages;
 use crate::state::{Ends, Tab, Viewer};
 use crate::{keys, opening, panes};
-use compiler::trace::CompileTrace;
 use egui::{
     CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Panel, Rect, TextEdit, TextStyle, Theme, Ui, UiBuilder, vec2,
 };
+use graphview::changes::Marks;
 use graphview::layout::Direction;
+use graphview::picture::Category;
 use std::sync::Arc;
 
+/// Height of the line above a graph.
+const HEAD: f32 = 26.0;
 /// Below this width the passes and what stands beside the graph make room for it.
 const NARROW: f32 = 900.0;
 
@@ -58,7 +63,7 @@ fn in_its_place(ui: &mut Ui, v: &mut Viewer) {
         }
         let area = ui.available_rect_before_wrap();
         let drawn = v.after().and_then(Result::ok);
-        one(ui, v, 0, area, drawn.as_ref());
+        canvases(ui, v, area, [drawn.as_ref(), None]);
     });
     v.compare = compare;
     CentralPanel::default().show(ui, |ui| match v.pages.shown {
@@ -90,7 +95,7 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
         let t = v.trace();
         let name = std::path::Path::new(&t.model).file_name().map_or(t.model.as_str().into(), |n| n.to_string_lossy());
         ui.strong(name).on_hover_text(&t.model);
-        ui.label(about_run(t));
+        ui.label(v.document().about());
         let o = &t.options;
         ui.weak(format!("amp {}, layout {}, fuse {}, -O{}; Weft {}", o.amp, o.layout, o.fuse, o.opt_level, t.weft));
     });
@@ -99,24 +104,6 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
         search(ui, v);
         window_tools(ui, v);
     });
-}
-
-/// The size of a compilation and its times, and the ranges of open sizes.
-fn about_run(t: &CompileTrace) -> String {
-    let parts = if t.parts.is_empty() { String::new() } else { format!("{} parts, ", t.parts.len()) };
-    let sizes = [t.sources.len(), t.groups.len(), t.calls().count(), t.kernels.len()];
-    let [nodes, groups, dispatches, kernels] = sizes;
-    let mut text = format!(
-        "for {}: {parts}{nodes} nodes, {groups} groups, {dispatches} dispatches of {kernels} kernels, compiled in {}",
-        t.profile_name,
-        milliseconds(t.compile_ms)
-    );
-    if let Some(times) = &t.times {
-        text += &format!(", runs in {}", milliseconds(times.latency_ms));
-    }
-    let open = t.dims.iter().map(|d| format!("{} {}..{}", d.name, d.low, d.high));
-    let open: Vec<String> = open.collect();
-    if open.is_empty() { text } else { format!("{text}; open: {}", open.join(", ")) }
 }
 
 /// Controls of the graph's appearance.
@@ -256,13 +243,27 @@ fn graph(ui: &mut Ui, v: &mut Viewer) {
         ui.add_space(4.0);
     }
     let area = ui.available_rect_before_wrap();
+    canvases(ui, v, area, [after.as_ref(), before.as_ref()]);
+}
+
+/// Draws one canvas or both, with the legend of their colours below.
+fn canvases(ui: &mut Ui, v: &mut Viewer, area: Rect, [after, before]: [Option<&Arc<Drawn>>; 2]) {
+    let dark = ui.visuals().dark_mode;
+    for (which, drawn) in [after, before.filter(|_| v.compare)].into_iter().enumerate() {
+        if let Some(drawn) = drawn {
+            with_canvas(v, which, Some(drawn), |canvas, shown| canvas.take(drawn, shown, dark));
+        }
+    }
+    let legend = legend(v);
+    let (graph, strip) = area.split_top_bottom_at_y(area.max.y - legend.height(area.width()));
+    legend.paint(&ui.painter().with_clip_rect(strip), strip, dark);
     if !v.compare {
-        one(ui, v, 0, area, after.as_ref());
+        one(ui, v, 0, graph, after);
         return;
     }
-    let (left, right) = area.split_left_right_at_fraction(0.5);
-    one(ui, v, 1, left.with_max_x(left.max.x - 1.0), before.as_ref());
-    one(ui, v, 0, right.with_min_x(right.min.x + 1.0), after.as_ref());
+    let (left, right) = graph.split_left_right_at_fraction(0.5);
+    one(ui, v, 1, left.with_max_x(left.max.x - 1.0), before);
+    one(ui, v, 0, right.with_min_x(right.min.x + 1.0), after);
     let at_left = ui.input(|i| i.pointer.hover_pos()).is_some_and(|p| left.contains(p));
     let [after, before] = &mut v.canvases;
     // Each shows all of its graph: the same place and zoom in both would cut one of them off.
@@ -272,36 +273,64 @@ fn graph(ui: &mut Ui, v: &mut Viewer) {
     if at_left { after.follow(before) } else { before.follow(after) }
 }
 
-/// Draws one of the canvases into a part of the window.
-fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc<Drawn>>) {
+/// The legend of all graphs in sight.
+fn legend(v: &mut Viewer) -> Arc<Legend> {
+    let marks = v.compared().filter(|c| c.telling).map(|c| [c.after.clone(), c.before.clone()]);
+    let [after, before] = marks.map_or([None, None], |m| m.map(Some));
+    let address = |m: &Option<Arc<Marks>>| m.as_ref().map_or(0, |m| Arc::as_ptr(m) as usize);
+    let left = v.canvases[1].dressed().filter(|_| v.compare);
+    let key = [(v.canvases[0].dressed(), address(&after)), (left, address(&before))];
+    v.once(key, |v| match left.and_then(|_| v.canvases[1].legend(before.as_deref(), after.as_deref())) {
+        Some(mut both) => {
+            // The left one counts the marks of both.
+            both.join(&v.canvases[0].legend(None, None).unwrap_or_default());
+            both
+        }
+        None => v.canvases[0].legend(after.as_deref(), None).unwrap_or_default(),
+    })
+}
+
+/// Calls `act` with a canvas and what it is to show.
+fn with_canvas<T>(
+    v: &mut Viewer,
+    which: usize,
+    drawn: Option<&Arc<Drawn>>,
+    act: impl FnOnce(&mut Canvas, &Shown<'_>) -> T,
+) -> T {
     let mut canvas = std::mem::take(&mut v.canvases[which]);
     let document = if which == 0 { v.document() } else { v.left_document() }.clone();
     let selected = v.selected().clone();
     let focus = v.focus().map(str::to_string);
-    let (by, alone) = (v.colour, !v.compare);
+    let by = v.colour;
     let delta = v.other.as_ref().map(|o| o.deltas[1 - which].clone());
-    let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d).cloned());
+    let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d));
     let marks = v.compared().filter(|c| c.telling).map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
-    let right = v.compared().filter(|c| which == 1 && c.telling).map(|c| c.after.clone());
     let shown = Shown {
         document: &document,
         by,
         delta: delta.as_ref(),
-        selected: &selected,
+        selected: (&selected, v.selection()),
         focus: focus.as_deref(),
         marks: marks.as_deref(),
-        right: right.as_deref(),
-        found: found.as_ref(),
+        found: found.as_deref(),
         // They would hide the colours of the difference.
         strong_marks: v.compare && by != ColourBy::Difference,
-        legend: alone || which == 1,
     };
+    let done = act(&mut canvas, &shown);
+    v.canvases[which] = canvas;
+    done
+}
+
+/// Draws one of the canvases into a part of the window.
+fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc<Drawn>>) {
+    // The name of the stage stands above the graph and covers nothing of it.
+    let (head, area) = area.split_top_bottom_at_y(area.min.y + HEAD);
+    title(ui, v, which, head);
     let salt = ["after", "before"][which];
     let mut inner = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(area));
     inner.set_clip_rect(area);
-    let action = canvas.show(&mut inner, drawn, &shown);
-    v.canvases[which] = canvas;
-    title(ui, v, which, area);
+    let action = with_canvas(v, which, drawn, |canvas, shown| canvas.show(&mut inner, drawn, shown));
+    let document = if which == 0 { v.document() } else { v.left_document() }.clone();
     let node = |i: usize| drawn.map(|d| d.scene.boxes[i].node.clone());
     match action {
         Some(Action::Select(i)) => v.choose(i.and_then(node).as_ref()),
@@ -313,7 +342,17 @@ fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc
         Some(Action::Edge(i)) => {
             let ends = drawn.map(|d| {
                 let e = &d.scene.edges[i];
+                let one = |i: usize| match document.groups_of(&d.scene.boxes[i].node).as_slice() {
+                    &[g] if d.scene.boxes[i].node.category != Category::Terminal => Some(g),
+                    _ => None,
+                };
+                let both = one(e.from).zip(one(e.to));
+                let why = |(from, to)| {
+                    let remarks = document.border_between(from, to);
+                    (from, to, remarks.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("\n"))
+                };
                 Ends {
+                    why: both.map(why),
                     from: d.scene.boxes[e.from].node.clone(),
                     to: d.scene.boxes[e.to].node.clone(),
                     ty: e.label.clone(),
@@ -340,11 +379,10 @@ fn title(ui: &Ui, v: &Viewer, which: usize, area: Rect) {
         }
     };
     let weak = ui.visuals().weak_text_color();
-    let at = area.min + vec2(10.0, 8.0);
     let galley = ui.painter().layout_no_wrap(text, FontId::proportional(13.0), weak);
-    let back = Rect::from_min_size(at, galley.size()).expand(3.0);
-    ui.painter().rect_filled(back, 3.0, ui.visuals().panel_fill.gamma_multiply(0.85));
-    ui.painter().galley(at, galley, weak);
+    let painter = ui.painter().with_clip_rect(area);
+    painter.rect_filled(area, 0.0, Ink::new(ui.visuals().dark_mode).ground);
+    painter.galley(area.min + vec2(10.0, 6.0), galley, weak);
 }
 
 #[cfg(test)]

@@ -19,6 +19,15 @@ impl Viewer {
             (self.compare, self.colour) = (false, ColourBy::Work);
         }
     }
+    /// Whether the shown stage is behind fusion.
+    pub(crate) fn is_fused(&self) -> bool {
+        self.stage() > self.stages_before_fusion()
+    }
+    /// The last stage before fusion, or the last one of a compilation without it.
+    pub(crate) fn stages_before_fusion(&self) -> usize {
+        let fusion = (0..=self.document().last_graph()).find(|&s| self.pass_of(s).is_some_and(|p| p.name == FUSION));
+        fusion.map_or(self.document().last_graph(), |s| s.saturating_sub(1))
+    }
     /// The next stage that changed the graph, or the one before.
     pub fn step(&mut self, forward: bool) {
         let changed = |s: &usize| *s == 0 || self.document().graph_of(*s) == *s;

@@ -136,7 +136,13 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
         "graph" => v.dock = false,
         "nodes" => (v.dock, v.flat) = (false, true),
         "whole" => (v.dock, v.columns) = (false, true),
-        "hulls" => (v.dock, v.colour) = (false, ColourBy::Group),
+        "hulls" => {
+            (v.dock, v.colour, v.flat) = (false, ColourBy::Group, true);
+            // After fusion a group is a box: hulls are around the nodes before it.
+            if v.is_fused() {
+                v.show_stage(v.stages_before_fusion());
+            }
+        }
         "compare" => (v.dock, v.compare) = (false, true),
         "time" | "timeline" | "roofline" => {
             (v.tab, v.colour) = (Tab::Time, ColourBy::Time);

@@ -7,6 +7,7 @@ use crate::details::{Details, Last};
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
+use crate::once::Memos;
 use crate::panes::kernel::KernelPane;
 use crate::panes::pages::Pages;
 use crate::panes::text::TextPane;
@@ -14,7 +15,6 @@ use crate::panes::time::TimePane;
 use crate::search::Search;
 pub use crate::tab::Tab;
 use compiler::passes::PassStats;
-use compiler::remark::Remark;
 use compiler::trace::{CompileTrace, TraceError};
 use graphview::changes::changes;
 use graphview::layout::Direction;
@@ -68,7 +68,9 @@ pub struct Viewer {
     pub message: Option<String>,
     stage: usize,
     kernel: usize,
-    selected: BTreeSet<String>,
+    selected: Arc<BTreeSet<String>>,
+    /// Grows with each selection.
+    selection: u64,
     focus: Option<String>,
     edge: Option<Ends>,
     toggled: Arc<BTreeSet<String>>,
@@ -83,6 +85,8 @@ pub struct Viewer {
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
     details: Last,
+    /// The values that panes have computed.
+    pub(crate) memos: Memos,
 }
 
 /// An edge that was chosen.
@@ -94,6 +98,8 @@ pub struct Ends {
     pub to: Node,
     /// The type of the value.
     pub ty: String,
+    /// Where both ends are in one group each: the groups, and why they are two.
+    pub why: Option<(usize, usize, String)>,
 }
 
 impl Viewer {
@@ -126,7 +132,8 @@ impl Viewer {
             folder: PathBuf::new(),
             message: None,
             kernel: 0,
-            selected: BTreeSet::new(),
+            selected: Arc::default(),
+            selection: 0,
             focus: None,
             edge: None,
             toggled: Arc::default(),
@@ -137,6 +144,7 @@ impl Viewer {
             other: None,
             marks: None,
             details: Last::default(),
+            memos: Memos::default(),
             document,
         })
     }
@@ -380,8 +388,12 @@ impl Viewer {
         }
     }
     /// Selected source nodes.
-    pub fn selected(&self) -> &BTreeSet<String> {
+    pub fn selected(&self) -> &Arc<BTreeSet<String>> {
         &self.selected
+    }
+    /// The number of the selection: another one has another number.
+    pub fn selection(&self) -> u64 {
+        self.selection
     }
     /// Selects source nodes, and looks at the first box that came from them.
     pub fn select(&mut self, nodes: impl IntoIterator<Item = String>) {
@@ -407,7 +419,8 @@ impl Viewer {
     }
     fn take_selection(&mut self, nodes: BTreeSet<String>) {
         self.edge = None;
-        self.selected = nodes;
+        self.selection += 1;
+        self.selected = Arc::new(nodes);
         let groups = self.selected.iter().flat_map(|o| self.document.groups_of_source(o));
         let kernels: Vec<usize> = groups.flat_map(|&g| self.document.calls_of(g)).map(|c| c.1).collect();
         // The shown kernel stays if it belongs to the selection.
@@ -445,18 +458,5 @@ impl Viewer {
     pub fn select_remark(&mut self, remark: usize) {
         let nodes = self.trace().remarks.get(remark).map(|r| r.nodes.iter().map(|n| n.to_string()).collect::<Vec<_>>());
         self.select(nodes.unwrap_or_default());
-    }
-
-    /// Whether something that came from these nodes is marked.
-    pub fn marks(&self, origins: &[String]) -> bool {
-        origins.iter().any(|o| self.selected.contains(o))
-    }
-    /// Whether a kernel runs for a marked group.
-    pub fn marks_kernel(&self, kernel: usize) -> bool {
-        self.trace().groups_of(kernel).into_iter().any(|g| self.marks(&self.trace().groups[g].origins))
-    }
-    /// Whether a remark is about the selection.
-    pub fn marks_remark(&self, r: &Remark) -> bool {
-        r.nodes.iter().any(|n| self.selected.contains(n.as_str()))
     }
 }

@@ -1,4 +1,6 @@
-//! Numbers with units, as texts.
+//! Numbers with units, as texts, and names in few characters.
+
+use std::collections::HashMap;
 
 /// Milliseconds in few digits; small times in microseconds.
 pub fn milliseconds(ms: f64) -> String {
@@ -63,6 +65,45 @@ pub fn layer_name(name: &str, most: usize) -> String {
     if layer.chars().count() < most { format!("{layer}…") } else { ending(layer, most) }
 }
 
+/// The beginning and the end of a name in so many characters.
+pub fn middle(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        return name.into();
+    }
+    let start = most.saturating_sub(1) / 2;
+    let end = most.saturating_sub(start + 1);
+    let skipped = name.chars().skip(count - end);
+    format!("{}…{}", name.chars().take(start).collect::<String>(), skipped.collect::<String>())
+}
+
+/// The characters of a name from a little before `at` on.
+fn around(name: &str, at: usize, most: usize) -> String {
+    let from = at.saturating_sub(most / 3).max(1);
+    let part: String = name.chars().skip(from).take(most.saturating_sub(2)).collect();
+    let cut = name.chars().count() > from + part.chars().count();
+    format!("…{part}{}", if cut { "…" } else { "" })
+}
+
+/// Names in so many characters each, as `cut` makes them; where different names would be equal, their middle is left
+/// out, and where that is what they differ in, what is around it is shown.
+pub fn cut_apart(names: &[&str], most: usize, cut: impl Fn(usize, usize) -> String) -> Vec<String> {
+    let mut out: Vec<String> = (0..names.len()).map(|i| cut(i, most)).collect();
+    for way in 0..2 {
+        let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
+        out.iter().enumerate().for_each(|(i, text)| alike.entry(text.clone()).or_default().push(i));
+        for list in alike.into_values().filter(|l| l.iter().any(|&i| names[i] != names[l[0]])) {
+            let first = names[list[0]];
+            let shared = |&i: &usize| first.chars().zip(names[i].chars()).take_while(|(a, b)| a == b).count();
+            let at = list.iter().filter(|&&i| names[i] != first).map(shared).min().unwrap_or(0);
+            for i in list {
+                out[i] = if way == 0 { middle(names[i], most) } else { around(names[i], at, most) };
+            }
+        }
+    }
+    out
+}
+
 /// Bytes in few digits.
 pub fn mega(bytes: u64) -> String {
     match bytes {
@@ -85,6 +126,15 @@ mod tests {
     fn small_rates_are_not_zero() {
         let said = [0.0, 0.0003, 0.034, 1.44, 387.2].map(rate);
         assert_eq!(said, ["0.0", "3e-4", "0.03", "1.4", "387"]);
+    }
+
+    #[test]
+    fn names_that_would_be_equal_are_cut_elsewhere() {
+        let of = |names: &[&str]| cut_apart(names, 12, |i, most| ending(names[i], most));
+        assert_eq!(of(&["layer1.0.conv1.weight", "bn"]), ["…onv1.weight", "bn"]);
+        assert_eq!(of(&["layer1.0.conv1.weight", "layer2.0.conv1.weight"]), ["…ayer1.0.co…", "…ayer2.0.co…"]);
+        assert_eq!(of(&["a.block1.conv1.weight", "b.block1.conv1.weight"]), ["a.blo…weight", "b.blo…weight"]);
+        assert_eq!(of(&["one", "one"]), ["one", "one"]);
     }
 
     #[test]

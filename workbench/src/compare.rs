@@ -6,6 +6,7 @@ mod cause;
 mod data;
 mod keep;
 pub mod nodes;
+mod peer;
 pub mod record;
 mod request;
 mod side;
@@ -32,8 +33,11 @@ use compiler::passes::mixed_precision::keep_list;
 use compiler::trace::{self, CompileTrace, Errors};
 pub use data::{Case, FolderComparison, Output, Row, WORST, over_folder};
 use keep::Found;
+pub use peer::{Peer, RUNS as PEER_RUNS};
 pub use record::Keep;
-use record::{Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord};
+use record::{
+    Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord, TimesBeside,
+};
 pub use request::{Against, Request};
 pub use side::Side;
 pub use side::reference_of;
@@ -68,6 +72,8 @@ pub struct Comparison {
     pub trace: Option<Box<CompileTrace>>,
     /// Something is stored in f16.
     pub mixed: bool,
+    /// The medians of a run here and of one in another runtime, in milliseconds, if there is one beside.
+    pub times_ms: Option<[f64; 2]>,
 }
 
 /// Compares a device with a reference.
@@ -96,10 +102,12 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let names = executor.output_names();
     let (got, place) = executor.run_unchecked(&inputs)?;
     out.lost = lost_positions(&module, &inputs, &got);
+    let own_ms = a.peer.as_ref().map(|_| timed(|| Ok(executor.run_unchecked(&inputs).map(drop)?))).transpose()?;
     drop(executor);
     let result = Side::of_run(&device, place, if mixed { &settings.amp } else { "off" });
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
+    out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
     drop(reference);
     out.outputs = differences(a, &names, &got, &want, mixed)?;
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
@@ -117,6 +125,18 @@ pub fn compare(a: &Request) -> Result<Comparison> {
         out.trace = Some(Box::new(trace));
     }
     Ok(Comparison { sides: Some([result, against]), out_of_range: counted, ..out })
+}
+
+/// The median of as many runs as the other runtime is timed in, in milliseconds.
+fn timed(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut all = Vec::with_capacity(PEER_RUNS);
+    for _ in 0..PEER_RUNS {
+        let start = std::time::Instant::now();
+        run()?;
+        all.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    all.sort_by(f64::total_cmp);
+    Ok((all[(PEER_RUNS - 1) / 2] + all[PEER_RUNS / 2]) / 2.0)
 }
 
 impl Comparison {
@@ -143,6 +163,7 @@ impl Comparison {
             keep: self.keep.clone(),
             lost_positions: self.lost.clone(),
             out_of_range: self.out_of_range.clone(),
+            times: self.times_ms.map(|[own_ms, peer_ms]| TimesBeside { own_ms, peer_ms }),
         })))
     }
 

@@ -102,12 +102,16 @@ fn adapter(settings: &Settings) -> Result<Device> {
     }
 }
 
+/// The pass that prints the module.
+pub const PRINTS: &str = "print-ir";
+
 /// Passes and modes from the command line.
 pub fn pipeline_options(settings: &Settings) -> Result<PipelineOptions> {
     let passes = named_passes(settings)?;
     let names = passes.iter().map(|p| p.0.clone()).collect();
     let mut config = crate::layout_options::pass_options(settings)?;
-    for (name, options) in passes.into_iter().filter(|p| !p.1.is_empty()) {
+    // Each `print-ir` has a label of its own, which who shows the texts reads.
+    for (name, options) in passes.into_iter().filter(|p| !p.1.is_empty() && p.0 != PRINTS) {
         if config.iter().any(|c| c.0 == name && c.1 != options) {
             return Err(Error::usage(format!("--passes: {name} has other options in the same command"))
                 .help("`weft opt` runs one pass after another, each with its own options"));

@@ -22,6 +22,9 @@ pub struct Common {
         help_heading = OUTPUT
     )]
     pub json: Option<String>,
+    /// Take defaults of options from this file, or `none` [default: weft.toml, where the folder has one]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub config: Option<std::path::PathBuf>,
     /// Print nothing but results
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,

@@ -82,6 +82,11 @@ const OF_MACHINE: [&str; 3] = ["device", "driver", "build"];
 /// The column of what is swept beside those of [`Columns`], where anything is.
 const SWEPT: &str = "swept";
 
+/// Characters of a line.
+const LINE: usize = 80;
+/// Figures that a table leaves out where it would be wider, in this order.
+const SPARE: [&str; 4] = ["device ms", "+- ratio", "+- ms", "verdict"];
+
 /// How rows are written.
 enum Form {
     Table(Rows),
@@ -120,7 +125,16 @@ impl Lines {
             name if OF_MACHINE.contains(&name) => written,
             name => written || columns.says(name, a, settings),
         };
-        let shown: Vec<usize> = (0..all.len()).filter(|&i| says(all[i].0)).collect();
+        let mut shown: Vec<usize> = (0..all.len()).filter(|&i| says(all[i].0)).collect();
+        let wide = |shown: &[usize]| -> usize {
+            shown.iter().map(|&i| all[i].1.max(all[i].0.chars().count()) + 2).sum::<usize>()
+        };
+        // Several swept settings need room: figures that follow from others give way first.
+        for spare in SPARE {
+            if !written && wide(&shown) > LINE {
+                shown.retain(|&i| all[i].0 != spare);
+            }
+        }
         let head: Vec<(&str, usize)> = shown.iter().map(|&i| all[i]).collect();
         if !written {
             return Ok(Lines { columns, shown, per_kernel, form: Form::Table(Rows::new(&head)) });

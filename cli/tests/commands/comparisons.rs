@@ -184,3 +184,30 @@ graph @main(%x: f32[1,8,12,12]) -> (y: f32[1,8,12,12]) {
         assert!(nodes[1].1 > 1e-5, "what is in f16 rounds as f16 does: {nodes:?} {more:?}");
     }
 }
+
+/// A stand-in for a Python with ONNX Runtime gives prepared results; without the option nothing is started.
+#[test]
+#[cfg(unix)]
+fn another_runtime_stands_beside_with_its_time() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("peer");
+    let (model, python, results) = (folder.model(), folder.path("python"), folder.path("own.npz"));
+    weft(["run", &model, "--device", "cpu", "-o", &results]).run().succeeded();
+    let script = format!(
+        "#!/bin/sh\ntest -s \"$2\" && test -s \"$3\" && test \"$6\" = 1 || exit 9\ncp {results} \"$4\"\n\
+         echo '{{\"version\": \"9.8\", \"ms\": 3.5, \"runs\": 10}}'\n"
+    );
+    std::fs::write(&python, script).expect("writes");
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let args = ["compare", &model, "--device", "cpu", "--threads", "1", "--peer", "onnxruntime", "--peer-python"];
+    let beside = |python: &str| weft([&args[..], &[python]].concat());
+    let said = beside(&python).run().succeeded().said();
+    assert!(said.contains("against ONNX Runtime 9.8, CPU"), "{said}");
+    assert!(said.lines().any(|l| l.contains("ONNX Runtime 9.8, CPU  3.50")), "{said}");
+    let json = weft([&args[..], &[&python, "--json"]].concat()).run().succeeded().json();
+    assert_eq!(json["times"]["peer_ms"], 3.5);
+    assert_eq!(json["against"]["file"], "ONNX Runtime 9.8, CPU");
+    beside(&folder.path("none")).run().refused(5, "does not start");
+    std::fs::write(&python, "#!/bin/sh\necho 'no module named onnxruntime' >&2\nexit 1\n").expect("writes");
+    beside(&python).run().refused(5, "no module named onnxruntime");
+}

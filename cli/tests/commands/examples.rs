@@ -15,6 +15,10 @@ use std::time::Instant;
 /// How examples begin that are not run, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("weft view", "opens a window; `view.rs` takes pictures of what it shows"),
+    (
+        "weft compare model.onnx --device cpu --peer",
+        "asks for a Python with ONNX Runtime; `comparisons.rs` has a stand-in",
+    ),
     ("cargo install", "builds for ten minutes what is built here already"),
     ("cargo build", "builds in another profile what is built here already"),
     ("cargo test", "runs tests that the page adds itself; continuous integration runs all others"),

@@ -1,6 +1,7 @@
 //! Animates the change from one scene to the next: boxes that stay move to their new positions, new ones appear.
 
 use crate::drawing::Drawn;
+use crate::once::visit;
 use egui::Vec2;
 use std::sync::Arc;
 
@@ -24,15 +25,21 @@ pub fn anchor(old: &Drawn, new: &Drawn, preferred: Option<usize>, center: [f32; 
         let [x, y, w, h] = old.scene.boxes[i].rect;
         (x + w / 2.0 - center[0]).abs() + (y + h / 2.0 - center[1]).abs()
     };
-    let mut near: Vec<usize> = (0..old.scene.boxes.len()).filter(|&i| !old.scene.boxes[i].open).collect();
-    // Of thousands, in every frame of two linked views: only the nearest ones are sorted.
+    // Of thousands, in every frame of two linked views: only those around the middle are looked at.
     const NEAREST: usize = 24;
-    let nearer = |a: &usize, b: &usize| distance(*a).total_cmp(&distance(*b));
-    if near.len() > NEAREST {
-        near.select_nth_unstable_by(NEAREST, nearer);
-        near.truncate(NEAREST);
-    }
-    near.sort_by(nearer);
+    let longest = old.scene.size[0].max(old.scene.size[1]);
+    let mut reach = 300.0;
+    let mut near = loop {
+        let [x, y] = center;
+        let mut near = old.near.boxes([x - reach, y - reach, x + reach, y + reach]);
+        visit(near.len());
+        near.retain(|&i| !old.scene.boxes[i].open);
+        if near.len() >= NEAREST || reach > longest {
+            break near;
+        }
+        reach *= 2.0;
+    };
+    near.sort_by(|a, b| distance(*a).total_cmp(&distance(*b)));
     near.into_iter().find_map(there)
 }
 

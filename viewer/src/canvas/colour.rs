@@ -56,6 +56,8 @@ impl ColourBy {
 pub struct Palette {
     /// One for each box.
     pub fills: Vec<Color32>,
+    /// Several colours of a box, side by side; empty for one with one colour. Empty if no box has several.
+    pub stripes: Vec<Vec<Color32>>,
     /// What the colours say, over the legend.
     pub heading: String,
     /// The legend of the colours; the two ends for a scale.
@@ -73,6 +75,9 @@ pub struct Palette {
     /// What a tag at a box says; empty if none has one.
     pub notes: Vec<Option<String>>,
 }
+
+/// Colours that a closed layer shows side by side.
+const STRIPES: usize = 16;
 
 /// A box without data.
 fn unknown(dark: bool) -> Color32 {
@@ -124,12 +129,25 @@ fn by_work(nodes: &[&Node], dark: bool) -> Palette {
 }
 
 fn by_group(document: &Document, nodes: &[&Node], dark: bool) -> Palette {
-    let one = |n: &&Node| match document.groups_of(n).as_slice() {
-        [] => unknown(dark),
-        [first, ..] => pastel(*first, dark),
+    let groups: Vec<Vec<usize>> = nodes.iter().map(|n| document.groups_of(n)).collect();
+    let several = |(n, own): (&&Node, &Vec<usize>)| match n.category {
+        Category::Layer if own.len() > 1 => own.iter().take(STRIPES).map(|&g| pastel(g, dark)).collect(),
+        _ => vec![],
     };
-    let legend = vec![(pastel(0, dark), "one colour for each fused group".into()), (unknown(dark), "in none".into())];
-    Palette { fills: nodes.iter().map(one).collect(), heading: "fused groups".into(), legend, ..Palette::default() }
+    let mut legend =
+        vec![(pastel(0, dark), "one colour for each fused group".into()), (unknown(dark), "in none".into())];
+    let stripes: Vec<Vec<Color32>> = nodes.iter().zip(&groups).map(several).collect();
+    if stripes.iter().any(|s| !s.is_empty()) {
+        let text = format!("a closed layer has a stripe for each of its groups, {STRIPES} at most");
+        legend.push((Color32::TRANSPARENT, text));
+    }
+    Palette {
+        fills: groups.iter().map(|own| own.first().map_or(unknown(dark), |&g| pastel(g, dark))).collect(),
+        stripes,
+        heading: "fused groups".into(),
+        legend,
+        ..Palette::default()
+    }
 }
 
 fn by_word(nodes: &[&Node], dark: bool, word: impl Fn(&Node) -> Option<String>) -> Palette {
@@ -266,17 +284,21 @@ fn by_error(document: &Document, nodes: &[&Node], dark: bool, accumulated: bool)
     let how = if accumulated { "with the errors of the nodes before" } else { "of each group alone" };
     let against = format!("{} against {}", short_device(&errors.device), errors.against);
     let beyond = all.iter().flatten().filter(|e| **e > scale.tolerance).count();
+    let outlying = all.iter().flatten().filter(|e| scale.outlier(**e).is_some()).count();
     let within = match beyond {
         0 => (Color32::TRANSPARENT, format!("all are within the tolerance {:.0e}", scale.tolerance)),
-        n => (scale.colour(f64::INFINITY, dark), format!("{n} beyond the tolerance {:.0e}", scale.tolerance)),
+        n => (super::scale::beyond(0.5, dark), format!("{n} beyond the tolerance {:.0e}", scale.tolerance)),
     };
+    let outliers =
+        (outlying > 0).then(|| (Color32::TRANSPARENT, format!("{outlying} with a tag: far beyond the others")));
     let not = (unknown(dark), "not compared: inside a kernel, or folded away".to_string());
     Palette {
         fills: all.iter().map(|e| e.map_or(unknown(dark), |e| scale.colour(e, dark))).collect(),
         heading: format!("relative error {how}: {against}"),
         legend: scale.stops(dark),
         scale: true,
-        remarks: vec![within, not],
+        remarks: [Some(within), Some(not), outliers].into_iter().flatten().collect(),
+        notes: all.iter().map(|e| e.and_then(|e| scale.outlier(e))).collect(),
         ..Palette::default()
     }
 }
@@ -291,6 +313,7 @@ fn by_difference(document: &Document, drawn: &Drawn, delta: Option<&Delta>, dark
     let of: Vec<Option<Pair>> = boxes.iter().map(|b| delta.of(document, &b.node)).collect();
     let closed = boxes.iter().zip(&of).filter(|(b, p)| !b.open && p.is_some_and(|p| p.changed));
     let most = closed.filter_map(|(_, p)| Some(p.as_ref()?.difference().abs())).fold(0.0, f64::max);
+    let any = most > 0.0;
     let most = most.max(f64::MIN_POSITIVE);
     let share = |ms: f64| (ms.abs() / most).sqrt().min(1.0).copysign(ms) as f32;
     let one = |p: &Option<Pair>| match p {
@@ -309,8 +332,11 @@ fn by_difference(document: &Document, drawn: &Drawn, delta: Option<&Delta>, dark
     Palette {
         fills: of.iter().map(one).collect(),
         heading: "time of the right less the left: red is slower, blue is faster".into(),
-        legend: vec![at(-1.0), at(-0.25), at(0.0), at(0.25), at(1.0)],
-        scale: true,
+        legend: match any {
+            true => vec![at(-1.0), at(-0.25), at(0.0), at(0.25), at(1.0)],
+            false => vec![(diverging(0.0, dark), "nothing differs by more than noise".into())],
+        },
+        scale: any,
         remarks: vec![(unknown(dark), "not timed".into())],
         ..Palette::default()
     }

@@ -6,8 +6,10 @@ use crate::document::Document;
 use crate::drawing::Drawn;
 use compiler::compile::GroupKind;
 use compiler::remark::Remark;
+use graphview::layout::Route;
 use graphview::picture::{Category, Node};
 use graphview::scene::SceneEdge;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// How a box runs.
@@ -54,6 +56,12 @@ pub struct Dress {
     pub groups: Vec<Option<usize>>,
     /// For each edge, whether the reason is known why its two groups were not fused.
     pub borders: Vec<bool>,
+    /// Whether it is known for any edge.
+    pub has_borders: bool,
+    /// The hull that each box has a part of: of a group that will be, or of a region of one data layout.
+    pub hulls: Vec<Option<usize>>,
+    /// For each edge, whether it has the name of its value: several edges carry one value, which is named once.
+    pub named: Vec<bool>,
     /// Edges that start at each box.
     pub leaving: Vec<Vec<usize>>,
     /// Edges that end at each box.
@@ -75,11 +83,17 @@ impl Dress {
         };
         let groups: Vec<Option<usize>> = boxes.iter().map(|b| only(&b.node)).collect();
         let border = |e: &SceneEdge| border(document, &groups, e).is_some_and(|why| !why.is_empty());
+        let borders: Vec<bool> = drawn.scene.edges.iter().map(border).collect();
+        let palette = Palette::new(document, drawn, by, delta.map(Arc::as_ref), dark);
+        let runs: Vec<Runs> = boxes.iter().map(|b| runs(document, &b.node)).collect();
         Dress {
-            borders: drawn.scene.edges.iter().map(border).collect(),
-            palette: Palette::new(document, drawn, by, delta.map(Arc::as_ref), dark),
+            has_borders: borders.contains(&true),
+            borders,
+            hulls: hulls(drawn, by, &palette, &groups, &runs),
+            named: named(drawn),
+            palette,
             delta: delta.cloned(),
-            runs: boxes.iter().map(|b| runs(document, &b.node)).collect(),
+            runs,
             anchors: boxes.iter().zip(&groups).map(|(b, g)| is_anchor(document, &b.node, *g)).collect(),
             groups,
             leaving,
@@ -99,6 +113,27 @@ impl Dress {
         let same = self.delta.as_ref().map(Arc::as_ptr) == delta.map(Arc::as_ptr);
         Arc::ptr_eq(&self.drawn, drawn) && same && self.by == by && self.dark == dark
     }
+}
+
+/// The hulls of boxes that are joined by an edge to another box of the same one.
+fn hulls(drawn: &Drawn, by: ColourBy, p: &Palette, groups: &[Option<usize>], runs: &[Runs]) -> Vec<Option<usize>> {
+    let mut out = vec![None; groups.len()];
+    let of = |i: usize| match by {
+        ColourBy::Group => groups[i].filter(|_| runs[i] == Runs::Op),
+        ColourBy::Layout => p.regions.get(i).copied().flatten(),
+        _ => None,
+    };
+    let lines = drawn.scene.edges.iter().filter(|e| matches!(e.route, Route::Line(_)));
+    for e in lines.filter(|e| of(e.from).is_some() && of(e.from) == of(e.to)) {
+        (out[e.from], out[e.to]) = (of(e.from), of(e.from));
+    }
+    out
+}
+
+/// The first edge of each value that leaves a box.
+fn named(drawn: &Drawn) -> Vec<bool> {
+    let mut seen = FxHashSet::default();
+    drawn.scene.edges.iter().map(|e| seen.insert((e.from, e.label.as_str()))).collect()
 }
 
 /// Why the groups at the two ends of an edge were not fused; `None` if the ends are not in two groups.

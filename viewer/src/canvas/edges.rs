@@ -1,51 +1,54 @@
 //! Paints edges, and the outline of a group's boxes before fusion.
 
-use super::dress::Runs;
 use super::paint::Paint;
+use crate::once::visit;
 use egui::epaint::{CubicBezierShape, PathStroke};
 use egui::{Align2, Color32, Pos2, Rect, Shape, Stroke, Vec2, pos2, vec2};
 use graphview::layout::{Direction, Route, STUB};
 use graphview::scene::{SceneEdge, short_type};
 use rustc_hash::FxHashSet;
 
+/// Edges that are drawn for one box that is looked at, wherever they go.
+const TOUCHED: usize = 400;
+
 impl Paint<'_> {
     /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it
     /// covers no box of another.
-    pub(super) fn hulls(&self, seen: &[(usize, Rect)]) {
+    pub(super) fn hulls(&self, seen: &[(usize, Rect)], edges: &[usize]) {
         let d = self.s.dress;
-        let group = |i: usize| d.groups[i].filter(|_| d.runs[i] == Runs::Op);
         // Not see-through: parts of a hull lie over each other.
         let colour = |i: usize| self.ink.ground.lerp_to_gamma(d.palette.fills[i], 0.45);
-        let regions = &d.palette.regions;
-        let group = |i: usize| if regions.is_empty() { group(i) } else { regions[i] };
-        let mut joined = FxHashSet::default();
-        for e in &d.drawn.scene.edges {
+        for e in edges.iter().map(|&k| &d.drawn.scene.edges[k]) {
             let Route::Line(points) = &e.route else { continue };
-            if group(e.from).is_none() || group(e.from) != group(e.to) {
+            if d.hulls[e.from].is_none() || d.hulls[e.from] != d.hulls[e.to] {
                 continue;
             }
-            joined.extend([e.from, e.to]);
             let on_screen = |p: &[f32; 2]| self.s.camera.to_screen(self.screen, *p) + self.offset(e.from);
             let points: Vec<Pos2> = points.iter().map(on_screen).collect();
             self.painter.add(Shape::line(points, Stroke::new(22.0 * self.zoom, colour(e.from))));
         }
-        for &(i, rect) in seen.iter().filter(|(i, _)| joined.contains(i)) {
+        for &(i, rect) in seen.iter().filter(|(i, _)| d.hulls[*i].is_some()) {
             self.painter.rect_filled(rect.expand(9.0 * self.zoom), 10.0 * self.zoom, colour(i));
         }
     }
 
-    /// All edges that are seen.
-    pub(super) fn edges(&self) {
-        let seen = self.s.camera.seen(self.screen).expand(40.0 / self.zoom);
-        let moving = self.s.change.is_some();
+    /// The edges of the chosen box and of what the pointer is on, wherever they are.
+    fn touched(&self) -> FxHashSet<usize> {
+        let d = self.s.dress;
+        let ends = [self.s.focus, self.s.hover].into_iter().flatten();
+        let own = ends.flat_map(|i| d.leaving[i].iter().chain(&d.entering[i])).copied();
+        own.take(TOUCHED).chain(self.s.hover_edge).collect()
+    }
+    /// The edges in sight, and those that are looked at.
+    pub(super) fn edges(&self, seen: &[usize]) {
+        let touched = self.touched();
         let mut labels = Vec::new();
-        for (k, e) in self.s.dress.drawn.scene.edges.iter().enumerate() {
-            let ends = [e.from, e.to];
-            let touched = ends.iter().any(|i| Some(*i) == self.s.focus || Some(*i) == self.s.hover);
-            let touched = touched || self.s.hover_edge == Some(k);
-            if moving || touched || bounds(&e.route).intersects(seen) {
-                labels.extend(self.edge(e, k, touched).map(|colour| (e, colour)));
-            }
+        let mut far: Vec<usize> = touched.iter().filter(|k| seen.binary_search(k).is_err()).copied().collect();
+        far.sort_unstable();
+        visit(seen.len() + touched.len());
+        for k in seen.iter().copied().chain(far) {
+            let e = &self.s.dress.drawn.scene.edges[k];
+            labels.extend(self.edge(e, k, touched.contains(&k)).map(|colour| (e, colour)));
         }
         // Over all edges: none runs through a label.
         labels.into_iter().for_each(|(e, colour)| self.label(e, colour));
@@ -89,12 +92,8 @@ impl Paint<'_> {
                 self.portal(e, a, b, stroke, touched);
             }
         }
-        // Several edges carry one value: it is named once, where it leaves.
-        let first = self.s.dress.leaving[e.from].iter().find(|&&i| {
-            let other = &self.s.dress.drawn.scene.edges[i];
-            other.label == e.label
-        });
-        (first == Some(&k)).then_some(colour)
+        // It is named where it leaves.
+        self.s.dress.named[k].then_some(colour)
     }
 
     /// A bar across the end of an edge: a reason is known why fusion did not cross it.
@@ -183,13 +182,4 @@ impl Paint<'_> {
 /// The colour of a border that fusion did not cross.
 pub(super) fn border_colour() -> Color32 {
     Color32::from_rgb(205, 90, 30)
-}
-
-/// What a route covers of the scene.
-fn bounds(route: &Route) -> Rect {
-    let points: &[[f32; 2]] = match route {
-        Route::Line(points) => points,
-        Route::Portal(a, b) => &[*a, *b],
-    };
-    Rect::from_points(&points.iter().map(|p| pos2(p[0], p[1])).collect::<Vec<_>>())
 }

@@ -1,14 +1,12 @@
-//! The legend of colours, and the description of the box under the pointer.
+//! The legend of colours, a strip below the graph so that it covers no box.
 
-use super::colour::milliseconds;
 use super::dress::Dress;
 use super::edges::border_colour;
 use super::paint::{Ink, mark_colour};
-use crate::document::Document;
 use egui::epaint::Mesh;
-use egui::{Color32, FontId, Painter, Rect, Response, Shape, Stroke, StrokeKind, pos2, vec2};
+use egui::{Color32, FontId, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 use graphview::changes::{Mark, Marks};
-use graphview::scene::short;
+use graphview::scene::plain_width;
 
 /// How many boxes have a mark: here, and in the graph at the right where there are two.
 fn counted(mark: Mark, here: Option<&Marks>, right: Option<&Marks>) -> Option<String> {
@@ -20,156 +18,159 @@ fn counted(mark: Mark, here: Option<&Marks>, right: Option<&Marks>) -> Option<St
     }
 }
 
-/// Height of an entry.
+/// Height of a row.
 const ROW: f32 = 16.0;
+/// Space around the entries.
+const AROUND: f32 = 6.0;
+/// Space between two entries.
+const GAP: f32 = 16.0;
+/// Width of a patch with the space behind it.
+const PATCH: f32 = 19.0;
 /// Entries of colours that are shown.
 const MOST: usize = 15;
+/// Size of the text.
+const SIZE: f32 = 11.0;
 
-/// The entries, with what the colours say first where that is to be said.
-fn entries(dress: &Dress, marks: [Option<&Marks>; 2]) -> Vec<(Color32, String)> {
-    let mut entries: Vec<(Color32, String)> = match &dress.palette.missing {
-        Some(why) => vec![(Color32::TRANSPARENT, (*why).to_string())],
-        None => dress.palette.legend.clone(),
-    };
-    if dress.palette.scale {
-        entries.reverse();
-    }
-    entries.splice(0..0, heading(dress).map(|h| (Color32::TRANSPARENT, h.clone())));
-    if entries.len() > MOST {
-        let more = entries.len() - MOST;
-        entries.truncate(MOST);
-        entries.push((Color32::TRANSPARENT, format!("{more} more")));
-    }
-    entries.extend(dress.palette.remarks.iter().filter(|_| dress.palette.missing.is_none()).cloned());
-    let used = |m: Mark| counted(m, marks[0], marks[1]);
-    entries.extend(Mark::ALL.iter().filter_map(|(m, word)| Some((mark_colour(*m), format!("{word}: {}", used(*m)?)))));
-    if dress.borders.contains(&true) {
-        entries.push((border_colour(), "not fused: why is at the edge".to_string()));
-    }
-    entries
+/// The text and colours of a legend.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Legend {
+    /// The meaning of the colours.
+    heading: String,
+    /// Entries, each a colour and its meaning; a transparent one has no patch.
+    entries: Vec<(Color32, String)>,
+    /// The stops of a scale, which runs without steps from the first to the last.
+    ramp: Vec<(Color32, String)>,
 }
 
-fn heading(dress: &Dress) -> Option<&String> {
-    Some(&dress.palette.heading).filter(|h| !h.is_empty() && dress.palette.missing.is_none())
+/// The width of a text in the legend.
+fn width(text: &str) -> f32 {
+    // Fonts differ: a text that is wider than estimated must not run into the next one.
+    plain_width(text) * SIZE / 12.0 * 1.08
 }
 
-/// Height of the legend in points; 0 if there is nothing to say.
-pub fn height(dress: &Dress, marks: [Option<&Marks>; 2]) -> f32 {
-    match entries(dress, marks).len() {
-        0 => 0.0,
-        n => ROW * n as f32 + 8.0,
+impl Legend {
+    /// Of a graph. `marks`: of this graph, and of the graph at its right.
+    pub(crate) fn of(dress: &Dress, marks: [Option<&Marks>; 2]) -> Legend {
+        let palette = &dress.palette;
+        let mut out = Legend::default();
+        match palette.missing {
+            Some(why) => out.entries.push((Color32::TRANSPARENT, why.to_string())),
+            None => {
+                out.heading.clone_from(&palette.heading);
+                let list = if palette.scale { &mut out.ramp } else { &mut out.entries };
+                list.extend(palette.legend.iter().take(MOST).cloned());
+                let more = palette.legend.len().saturating_sub(MOST);
+                out.entries.extend((more > 0).then(|| (Color32::TRANSPARENT, format!("{more} more"))));
+                out.entries.extend(palette.remarks.iter().cloned());
+            }
+        }
+        let used = |m: Mark| counted(m, marks[0], marks[1]);
+        let marks = Mark::ALL.iter().filter_map(|(m, word)| Some((mark_colour(*m), format!("{word}: {}", used(*m)?))));
+        out.entries.extend(marks);
+        if dress.has_borders {
+            out.entries.push((border_colour(), "not fused: why is at the edge".to_string()));
+        }
+        out
     }
-}
-
-/// Paints the legend into the lower left corner. `marks` are those of this graph and of the graph at its right.
-pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Marks>; 2]) {
-    let ink = Ink::new(dress.dark);
-    let font = FontId::proportional(11.0);
-    let (entries, first) = (entries(dress, marks), usize::from(heading(dress).is_some()));
-    if entries.is_empty() {
-        return;
+    /// Adds what the legend of a graph beside this one says besides.
+    pub(crate) fn join(&mut self, other: &Legend) {
+        if self.ramp.is_empty() {
+            self.ramp.clone_from(&other.ramp);
+        }
+        if self.heading.is_empty() {
+            self.heading.clone_from(&other.heading);
+        }
+        let new = other.entries.iter().filter(|e| !self.entries.contains(e)).cloned().collect::<Vec<_>>();
+        self.entries.extend(new);
     }
-    let galleys: Vec<_> =
-        entries.iter().map(|(_, t)| painter.layout_no_wrap(t.clone(), font.clone(), ink.weak)).collect();
-    let width = galleys.iter().map(|g| g.size().x).fold(0.0, f32::max) + 34.0;
-    let height = ROW * entries.len() as f32 + 8.0;
-    let corner = pos2(screen.min.x + 10.0, screen.max.y - 10.0 - height);
-    let rect = Rect::from_min_size(corner, vec2(width, height));
-    let edge = Stroke::new(1.0, ink.line.gamma_multiply(0.5));
-    painter.rect(rect, 4.0, ink.ground, edge, StrokeKind::Middle);
-    for (k, ((colour, _), galley)) in entries.iter().zip(galleys).enumerate() {
-        let y = rect.min.y + 4.0 + ROW * k as f32;
-        let patch = Rect::from_min_size(pos2(rect.min.x + 8.0, y + 3.0), vec2(14.0, 10.0));
-        if *colour == border_colour() {
-            painter.vline(patch.center().x, patch.y_range(), Stroke::new(2.0, *colour));
-        } else if *colour != Color32::TRANSPARENT {
-            painter.rect(patch, 2.0, *colour, Stroke::new(0.5, ink.line), StrokeKind::Middle);
-        }
-        let left = if *colour == Color32::TRANSPARENT { 10.0 } else { 27.0 };
-        painter.galley(pos2(rect.min.x + left, y + (ROW - galley.size().y) / 2.0), galley, ink.weak);
-    }
-    if dress.palette.scale {
-        let below = rect.with_min_y(rect.min.y + ROW * first as f32);
-        ramp(painter, below, &entries[first..(first + dress.palette.legend.len()).min(entries.len())]);
-    }
-}
-
-/// A scale runs without steps.
-fn ramp(painter: &Painter, rect: Rect, entries: &[(Color32, String)]) {
-    let mut mesh = Mesh::default();
-    for (k, (colour, _)) in entries.iter().enumerate() {
-        let y = rect.min.y + 12.0 + 16.0 * k as f32;
-        mesh.colored_vertex(pos2(rect.min.x + 8.0, y), *colour);
-        mesh.colored_vertex(pos2(rect.min.x + 22.0, y), *colour);
-        if k > 0 {
-            let n = 2 * k as u32;
-            mesh.add_triangle(n - 2, n - 1, n);
-            mesh.add_triangle(n - 1, n, n + 1);
-        }
-    }
-    painter.add(Shape::mesh(mesh));
-}
-
-/// The tooltip of a box.
-pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
-    let b = &dress.drawn.scene.boxes[i];
-    let n = &b.node;
-    response.clone().on_hover_ui_at_pointer(|ui| {
-        ui.set_max_width(420.0);
-        ui.strong(&n.op);
-        if !n.name.is_empty() {
-            ui.label(&n.name);
-        }
-        for ty in &n.outputs {
-            ui.monospace(ty);
-        }
-        if !n.attrs.is_empty() {
-            ui.weak(&n.attrs);
-        }
-        if let Some(ms) = document.time_of(n) {
-            ui.label(milliseconds(ms));
-        }
-        if let Some(pair) = dress.delta.as_ref().and_then(|d| d.of(document, n)) {
-            let [a, b] = pair.ms.map(milliseconds);
-            let words = if pair.changed { "" } else { ", within noise" };
-            ui.label(format!("{a} at the left, {b} at the right{words}"));
-        }
-        if let Some((error, pass)) = document.error_of(n) {
-            ui.label(format!("relative error {error:.1e}{}", if pass { "" } else { ", beyond the tolerance" }));
-        }
-        let words = match (b.can_open(), b.open) {
-            (false, _) => "",
-            (true, true) => "Double-click closes it.",
-            (true, false) => "Double-click opens it in place.",
+    /// The places of the heading, of the ramp and of each entry in a strip of a width, and the height of the strip.
+    fn places(&self, room: f32) -> (Vec<Pos2>, f32) {
+        let mut at = pos2(AROUND, AROUND / 2.0);
+        let mut out = vec![];
+        let mut deep = ROW;
+        let mut place = |size: Vec2| {
+            if at.x > AROUND && at.x + size.x > room - AROUND {
+                at = pos2(AROUND, at.y + std::mem::replace(&mut deep, ROW));
+            }
+            deep = deep.max(size.y);
+            out.push(at);
+            at.x += size.x + GAP;
+            at.y + deep
         };
-        if !words.is_empty() {
-            ui.weak(words);
+        let mut bottom = place(vec2(width(&self.heading), ROW));
+        if !self.ramp.is_empty() {
+            bottom = place(vec2(self.pitch() * self.ramp.len() as f32, 2.0 * ROW - 4.0));
         }
-    });
-}
-
-/// The tooltip of an edge: the value, and why fusion did not cross it.
-pub fn edge_tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
-    let scene = &dress.drawn.scene;
-    let e = &scene.edges[i];
-    let name = |i: usize| {
-        let n = &scene.boxes[i].node;
-        let name = document.layer_of(n).unwrap_or_else(|| n.name.clone());
-        if name.is_empty() { n.op.clone() } else { format!("{} {}", n.op, short(&name)) }
-    };
-    let why = dress.border(document, i);
-    response.clone().on_hover_ui_at_pointer(|ui| {
-        ui.set_max_width(460.0);
-        ui.monospace(&e.label);
-        ui.label(format!("from {} to {}", name(e.from), name(e.to)));
-        if !why.is_empty() {
-            ui.separator();
-            ui.colored_label(border_colour(), "Why they are not one group");
-            why.iter().take(6).for_each(|w| {
-                ui.label(w);
-            });
+        for (colour, text) in &self.entries {
+            let patch = if *colour == Color32::TRANSPARENT { 0.0 } else { PATCH };
+            bottom = place(vec2(patch + width(text), ROW));
         }
-    });
+        (out, bottom + AROUND / 2.0)
+    }
+    /// The distance of two stops of the ramp.
+    fn pitch(&self) -> f32 {
+        self.ramp.iter().map(|r| width(&r.1)).fold(30.0, f32::max) + 10.0
+    }
+    /// Height of the strip, in points; 0 if there is nothing to say.
+    pub(crate) fn height(&self, room: f32) -> f32 {
+        let silent = self.heading.is_empty() && self.entries.is_empty() && self.ramp.is_empty();
+        if silent { 0.0 } else { self.places(room).1 }
+    }
+    /// Paints the strip into all of `strip`.
+    pub(crate) fn paint(&self, painter: &Painter, strip: Rect, dark: bool) {
+        let ink = Ink::new(dark);
+        painter.rect_filled(strip, 0.0, ink.ground);
+        painter.hline(strip.x_range(), strip.min.y, Stroke::new(1.0, ink.line.gamma_multiply(0.4)));
+        let (places, _) = self.places(strip.width());
+        let font = FontId::proportional(SIZE);
+        let text = |at: Pos2, said: &str| {
+            let galley = painter.layout_no_wrap(said.to_string(), font.clone(), ink.weak);
+            painter.galley(pos2(at.x, at.y + (ROW - galley.size().y) / 2.0), galley, ink.weak);
+        };
+        let mut places = places.into_iter().map(|p| strip.min + p.to_vec2());
+        if let Some(at) = places.next() {
+            text(at, &self.heading);
+        }
+        if !self.ramp.is_empty()
+            && let Some(at) = places.next()
+        {
+            self.ramp(painter, at);
+            for (k, (_, said)) in self.ramp.iter().enumerate() {
+                text(at + vec2(self.pitch() * k as f32, ROW - 6.0), said);
+            }
+        }
+        for ((colour, said), at) in self.entries.iter().zip(places) {
+            let patch = Rect::from_min_size(at + vec2(0.0, 3.0), vec2(14.0, 10.0));
+            match *colour {
+                Color32::TRANSPARENT => {
+                    text(at, said);
+                    continue;
+                }
+                c if c == border_colour() => {
+                    painter.vline(patch.center().x, patch.y_range(), Stroke::new(2.0, c));
+                }
+                c => {
+                    painter.rect(patch, 2.0, c, Stroke::new(0.5, ink.line), StrokeKind::Middle);
+                }
+            }
+            text(at + vec2(PATCH, 0.0), said);
+        }
+    }
+    /// The scale, each stop above its text.
+    fn ramp(&self, painter: &Painter, at: Pos2) {
+        let mut mesh = Mesh::default();
+        for (k, (colour, _)) in self.ramp.iter().enumerate() {
+            let x = at.x + self.pitch() * k as f32;
+            mesh.colored_vertex(pos2(x, at.y + 2.0), *colour);
+            mesh.colored_vertex(pos2(x, at.y + 10.0), *colour);
+            if k > 0 {
+                let n = 2 * k as u32;
+                mesh.add_triangle(n - 2, n - 1, n);
+                mesh.add_triangle(n - 1, n, n + 1);
+            }
+        }
+        painter.add(Shape::mesh(mesh));
+    }
 }
 
 #[cfg(test)]
@@ -189,5 +190,16 @@ mod tests {
         assert_eq!(left.count(Mark::Added), 0);
         assert_eq!(counted(Mark::Added, Some(&left), Some(&right)).as_deref(), Some("1"));
         assert_eq!(counted(Mark::Removed, Some(&left), Some(&right)), None);
+    }
+
+    #[test]
+    fn a_narrow_strip_has_more_rows_and_no_entry_runs_out_of_it() {
+        let entry = |k: usize| (Color32::from_gray(40 + k as u8), format!("meaning number {k}"));
+        let legend = Legend { heading: "kind of work".into(), entries: (0..9).map(entry).collect(), ramp: vec![] };
+        let [narrow, wide] = [300.0, 1200.0].map(|room| legend.places(room));
+        assert!(narrow.1 > 2.0 * wide.1, "{} and {}", narrow.1, wide.1);
+        for (at, (_, said)) in narrow.0[1..].iter().zip(&legend.entries) {
+            assert!(at.x + PATCH + width(said) <= 300.0 && at.y + ROW <= narrow.1, "{said} at {at:?}");
+        }
     }
 }

@@ -9,20 +9,25 @@ pub(crate) mod legend;
 mod minimap;
 pub mod paint;
 pub mod scale;
+mod tip;
 
 use crate::delta::Delta;
 use crate::document::Document;
 use crate::drawing::Drawn;
+use crate::once::{Memo, visit};
 use camera::{Camera, View};
 use change::{Change, anchor, middle};
 use colour::ColourBy;
 use dress::Dress;
+use egui::epaint::Mesh;
 use egui::{PointerButton, Pos2, Rect, Response, Sense, Ui, Vec2, pos2, vec2};
 use graphview::changes::Marks;
+use legend::Legend;
 use minimap::Minimap;
-use paint::{Sight, paint};
+use paint::{Ink, Sight, paint};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tip::BoxTip;
 
 /// An action of the user on a canvas.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,8 +42,6 @@ pub enum Action {
 
 /// How far from an edge the pointer may be, in points.
 const REACH: f32 = 5.0;
-/// The least width of a canvas with a legend.
-const LEGEND_ROOM: f32 = 380.0;
 
 /// The content to show.
 pub struct Shown<'a> {
@@ -48,20 +51,16 @@ pub struct Shown<'a> {
     pub by: ColourBy,
     /// The difference of times from another compilation.
     pub delta: Option<&'a Arc<Delta>>,
-    /// Source nodes that are selected.
-    pub selected: &'a BTreeSet<String>,
+    /// Source nodes that are selected, and the number of the selection.
+    pub selected: (&'a BTreeSet<String>, u64),
     /// Key of the box that the inspector shows.
     pub focus: Option<&'a str>,
     /// The changes of a pass.
     pub marks: Option<&'a Marks>,
-    /// Those in the graph at the right, if there are two.
-    pub right: Option<&'a Marks>,
     /// Boxes that a query finds.
     pub found: Option<&'a BTreeSet<usize>>,
     /// Draw marks around boxes instead of in a corner.
     pub strong_marks: bool,
-    /// Whether there is a legend.
-    pub legend: bool,
 }
 
 /// A canvas.
@@ -70,6 +69,11 @@ pub struct Canvas {
     /// The camera.
     pub camera: Camera,
     dress: Option<Dress>,
+    /// Of the dress: which boxes are selected by the number of the selection, the boxes of the minimap by its place, and
+    /// the description of the box under the pointer.
+    selected: Memo<u64, Vec<bool>>,
+    map: Memo<[u32; 4], Arc<Mesh>>,
+    tip: Memo<usize, BoxTip>,
     change: Option<Change>,
     hover: Option<usize>,
     hover_edge: Option<usize>,
@@ -122,7 +126,7 @@ impl Canvas {
     }
 
     /// Switches to a scene. Boxes of both scenes keep their positions on the screen if possible.
-    fn take(&mut self, drawn: &Arc<Drawn>, s: &Shown<'_>, dark: bool) {
+    pub(crate) fn take(&mut self, drawn: &Arc<Drawn>, s: &Shown<'_>, dark: bool) {
         if self.dress.as_ref().is_some_and(|d| d.fits(drawn, s.by, s.delta, dark)) {
             return;
         }
@@ -142,13 +146,34 @@ impl Canvas {
             Some(_) => {}
         }
         self.dress = Some(Dress::new(s.document, drawn, s.by, s.delta, dark));
+        (self.selected, self.map, self.tip) = Default::default();
+    }
+    /// The legend of its graph; `right` are the marks of the graph at its right, if there are two.
+    pub(crate) fn legend(&self, marks: Option<&Marks>, right: Option<&Marks>) -> Option<Legend> {
+        self.dress.as_ref().map(|d| Legend::of(d, [marks, right]))
+    }
+    /// The number of the scene's dress: it changes with all that a legend depends on but marks.
+    pub(crate) fn dressed(&self) -> Option<(usize, ColourBy, bool, usize)> {
+        let d = self.dress.as_ref()?;
+        let delta = d.delta.as_ref().map_or(0, |d| Arc::as_ptr(d) as usize);
+        Some((Arc::as_ptr(&d.drawn) as usize, d.by, d.dark, delta))
+    }
+    /// Which boxes came from what is selected.
+    fn boxes_of(&mut self, dress: &Dress, (selected, number): (&BTreeSet<String>, u64)) -> Arc<Vec<bool>> {
+        if let Some(known) = self.selected.of(&number) {
+            return known;
+        }
+        visit(selected.len());
+        let mut out = vec![false; if selected.is_empty() { 0 } else { dress.drawn.scene.boxes.len() }];
+        let own = selected.iter().filter_map(|o| dress.drawn.by_origin.get(o)).flatten();
+        own.for_each(|&i| out[i] = true);
+        self.selected.keep(number, out)
     }
 
     /// Draws it over all the room there is.
     pub fn show(&mut self, ui: &mut Ui, drawn: Option<&Arc<Drawn>>, s: &Shown<'_>) -> Option<Action> {
         let (response, painter) = ui.allocate_painter(ui.available_size(), Sense::click_and_drag());
-        let screen = response.rect;
-        self.screen = Some(screen);
+        let room = response.rect;
         let dark = ui.visuals().dark_mode;
         if let Some(drawn) = drawn {
             self.take(drawn, s, dark);
@@ -156,18 +181,20 @@ impl Canvas {
         let dt = ui.input(|i| i.stable_dt).min(0.1);
         self.animate(ui, dt);
         let Some(dress) = self.dress.take() else {
-            waiting(ui, screen);
+            waiting(ui, room);
             return None;
         };
+        let (map, screen) = self.divided(room, dress.drawn.scene.size);
+        self.screen = Some(screen);
         self.go_where_wanted(&dress, screen);
-        let map = Minimap::new(screen, dress.drawn.scene.size, self.camera.seen(screen));
-        let action = self.input(ui, &response, &dress, map.as_ref());
+        let action = self.input(ui, &response, screen, &dress, map.as_ref());
         let focus = s.focus.and_then(|k| dress.drawn.by_key.get(k)).copied();
+        let selected = self.boxes_of(&dress, s.selected);
         let sight = Sight {
             dress: &dress,
             camera: &self.camera,
             change: self.change.as_ref(),
-            selected: s.selected,
+            selected: &selected,
             focus,
             hover: self.hover,
             hover_edge: self.hover_edge,
@@ -175,21 +202,30 @@ impl Canvas {
             strong_marks: s.strong_marks,
             found: s.found,
         };
-        paint(&painter, screen, &sight);
+        painter.rect_filled(room, 0.0, Ink::new(dark).ground);
+        paint(&painter.with_clip_rect(screen.intersect(painter.clip_rect())), screen, &sight);
         if let Some(map) = &map {
-            map.paint(&painter, &dress, self.camera.seen(screen), focus);
-        }
-        // In a narrow canvas it would cover what it explains.
-        if s.legend && screen.width() >= LEGEND_ROOM {
-            legend::paint(&painter, screen, &dress, [s.marks, s.right]);
+            let key = [map.rect.min.x, map.rect.min.y, map.rect.max.x, map.rect.max.y].map(f32::to_bits);
+            let boxes = self.map.of(&key).unwrap_or_else(|| self.map.keep(key, map.boxes(&dress)));
+            map.paint(&painter, Arc::clone(&boxes), &dress, self.camera.seen(screen), focus);
         }
         if let Some(i) = self.hover.filter(|_| !self.dragged) {
-            legend::tip(&response, s.document, &dress, i);
+            let tip = self.tip.of(&i).unwrap_or_else(|| self.tip.keep(i, BoxTip::of(s.document, &dress, i)));
+            tip.show(&response, &dress, i);
         } else if let Some(i) = self.hover_edge.filter(|_| !self.dragged) {
-            legend::edge_tip(&response, s.document, &dress, i);
+            tip::edge(&response, s.document, &dress, i);
         }
         self.dress = Some(dress);
         action
+    }
+
+    /// The minimap, where the room beside it does not show the whole scene, and the room that is left.
+    fn divided(&self, room: Rect, size: [f32; 2]) -> (Option<Minimap>, Rect) {
+        let whole = Rect::from_min_size(Pos2::ZERO, vec2(size[0], size[1]));
+        match Minimap::beside(room, size) {
+            Some((map, rest)) if !self.camera.seen(rest).contains_rect(whole) => (Some(map), rest),
+            _ => (None, room),
+        }
     }
 
     fn animate(&mut self, ui: &Ui, dt: f32) {
@@ -223,8 +259,14 @@ impl Canvas {
         }
     }
 
-    fn input(&mut self, ui: &Ui, response: &Response, dress: &Dress, map: Option<&Minimap>) -> Option<Action> {
-        let screen = response.rect;
+    fn input(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        screen: Rect,
+        dress: &Dress,
+        map: Option<&Minimap>,
+    ) -> Option<Action> {
         let pointer = response.hover_pos();
         self.wheel(ui, screen, pointer);
         let on_map = |p: Pos2| map.filter(|m| m.rect.expand(5.0).contains(p));
@@ -241,13 +283,14 @@ impl Canvas {
         } else {
             self.dragged = false;
         }
-        let at = |p: Pos2| dress.drawn.scene.at(self.camera.to_scene(screen, p));
-        let pointer = pointer.filter(|p| on_map(*p).is_none());
+        let drawn = &dress.drawn;
+        let at = |p: Pos2| drawn.near.box_at(&drawn.scene, self.camera.to_scene(screen, p));
+        let pointer = pointer.filter(|p| screen.contains(*p) && on_map(*p).is_none());
         self.hover = pointer.and_then(at);
         // Over an open frame there may be an edge between the boxes in it.
         let edges = self.hover.is_none_or(|i| dress.drawn.scene.boxes[i].open) && self.camera.view.zoom >= paint::PLAIN;
         let reach = REACH / self.camera.view.zoom;
-        let edge_at = |p: Pos2| dress.drawn.scene.edge_at(self.camera.to_scene(screen, p), reach);
+        let edge_at = |p: Pos2| drawn.near.edge_at(&drawn.scene, self.camera.to_scene(screen, p), reach);
         self.hover_edge = pointer.filter(|_| edges).and_then(edge_at);
         let clicked = response.interact_pointer_pos().filter(|_| response.clicked())?;
         if let Some(m) = on_map(clicked) {
@@ -255,7 +298,7 @@ impl Canvas {
             self.camera.glide(View { center, ..self.camera.view });
             return None;
         }
-        let hit = dress.drawn.scene.at(self.camera.to_scene(screen, clicked));
+        let hit = drawn.near.box_at(&drawn.scene, self.camera.to_scene(screen, clicked));
         let open = hit.is_none_or(|i| dress.drawn.scene.boxes[i].open);
         match hit {
             _ if open && self.hover_edge.is_some() => self.hover_edge.map(Action::Edge),

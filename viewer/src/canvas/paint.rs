@@ -4,6 +4,7 @@ use super::camera::Camera;
 use super::change::Change;
 use super::colour::ColourBy;
 use super::dress::{Dress, Runs};
+use crate::once::{in_sight, visit};
 use egui::epaint::Mesh;
 use egui::{Align2, Color32, FontId, Painter, Rect, Shape, Stroke, StrokeKind, Vec2, vec2};
 use graphview::changes::{Mark, Marks};
@@ -26,8 +27,8 @@ pub struct Sight<'a> {
     pub camera: &'a Camera,
     /// A movement between two scenes.
     pub change: Option<&'a Change>,
-    /// Source nodes that are selected.
-    pub selected: &'a BTreeSet<String>,
+    /// Which boxes are selected; empty for none.
+    pub selected: &'a [bool],
     /// The box that the inspector shows.
     pub focus: Option<usize>,
     /// The box under the pointer.
@@ -147,18 +148,22 @@ pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
     let p = Paint { painter, screen, s, ink: Ink::new(s.dress.dark), zoom: s.camera.view.zoom };
     painter.rect_filled(screen, 0.0, p.ink.ground);
     let boxes = &s.dress.drawn.scene.boxes;
+    let near = p.near();
+    let [listed, edges] = [s.dress.drawn.near.boxes(near), s.dress.drawn.near.edges(near)];
+    visit(listed.len());
     let seen: Vec<(usize, Rect)> =
-        (0..boxes.len()).map(|i| (i, p.place(i))).filter(|(_, r)| r.intersects(screen)).collect();
+        listed.into_iter().map(|i| (i, p.place(i))).filter(|(_, r)| r.intersects(screen)).collect();
+    in_sight(seen.len());
     for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
         p.frame(i, rect);
     }
     if matches!(s.dress.by, ColourBy::Group | ColourBy::Layout) && p.zoom >= PLAIN {
-        p.hulls(&seen);
+        p.hulls(&seen, &edges);
     }
     for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
         p.outline(&boxes[i], i, rect);
     }
-    p.edges();
+    p.edges(&edges);
     if p.zoom < PLAIN {
         p.plain(&seen);
     } else {
@@ -166,7 +171,7 @@ pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
             p.node(&boxes[i], i, rect);
         }
     }
-    p.captions();
+    p.captions(near);
 }
 
 /// A painting in progress.
@@ -179,6 +184,14 @@ pub(super) struct Paint<'a> {
 }
 
 impl Paint<'_> {
+    /// The part of the scene whose boxes and edges may be in sight: left, top, right, bottom. While boxes move to their
+    /// places, those that come from beside it.
+    fn near(&self) -> [f32; 4] {
+        let seen = self.s.camera.seen(self.screen);
+        let around = if self.s.change.is_some() { seen.size().max_elem() } else { 40.0 / self.zoom };
+        let seen = seen.expand(around);
+        [seen.min.x, seen.min.y, seen.max.x, seen.max.y]
+    }
     pub(super) fn offset(&self, i: usize) -> Vec2 {
         self.s.change.map_or(Vec2::ZERO, |c| c.offset(i)) * self.zoom
     }
@@ -194,8 +207,8 @@ impl Paint<'_> {
         let inside = b.open && b.node.category == Category::Layer;
         self.s.marks.filter(|_| !inside).and_then(|m| m.of(&b.node.key))
     }
-    fn is_selected(&self, b: &SceneBox) -> bool {
-        b.node.origins.iter().any(|o| self.s.selected.contains(o))
+    fn is_selected(&self, i: usize) -> bool {
+        self.s.selected.get(i) == Some(&true)
     }
     /// A text size that changes in steps while one zooms, as the font's atlas has one picture for each.
     pub(super) fn font(&self, size: f32) -> Option<FontId> {
@@ -212,7 +225,7 @@ impl Paint<'_> {
                 continue;
             }
             let rect = Rect::from_center_size(rect.center(), rect.size().max(Vec2::splat(1.5)));
-            if self.is_selected(b) || self.s.focus == Some(i) {
+            if self.is_selected(i) || self.s.focus == Some(i) {
                 mesh.add_colored_rect(rect.expand(2.0), self.ink.accent);
             } else if let Some(m) = self.mark(b).filter(|_| self.s.strong_marks) {
                 mesh.add_colored_rect(rect.expand(1.5), mark_colour(m));
@@ -220,6 +233,7 @@ impl Paint<'_> {
                 mesh.add_colored_rect(rect.expand(0.5), self.ink.line.gamma_multiply(0.6 * self.opacity(i)));
             }
             mesh.add_colored_rect(rect, self.s.dress.palette.fills[i].gamma_multiply(self.opacity(i)));
+            self.stripes(&mut mesh, i, rect);
         }
         self.painter.add(Shape::mesh(mesh));
     }
@@ -230,7 +244,7 @@ impl Paint<'_> {
         if self.s.focus == Some(i) {
             return Stroke::new(3.0, self.ink.accent);
         }
-        if self.is_selected(b) {
+        if self.is_selected(i) {
             return Stroke::new(2.0, self.ink.accent);
         }
         if let Some(m) = self.mark(b).filter(|_| self.s.strong_marks) {
@@ -278,6 +292,12 @@ impl Paint<'_> {
                 let inner = Stroke::new(0.8, border.color);
                 self.painter.rect_stroke(rect.shrink(3.0 * self.zoom), radius, inner, StrokeKind::Middle);
             }
+            _ if self.is_striped(i) => {
+                let mut mesh = Mesh::default();
+                self.stripes(&mut mesh, i, rect);
+                self.painter.add(Shape::mesh(mesh));
+                self.painter.rect_stroke(rect, 0.0, border, StrokeKind::Middle);
+            }
             runs => {
                 if let Runs::Kernel(n) = runs {
                     // A pile, for as many dispatches as can be told apart.
@@ -300,6 +320,20 @@ impl Paint<'_> {
             self.painter.add(Shape::convex_polygon(corners, mark_colour(m), Stroke::NONE));
         }
         self.text(b, i, rect, alpha);
+    }
+
+    fn is_striped(&self, i: usize) -> bool {
+        self.s.dress.palette.stripes.get(i).is_some_and(|s| !s.is_empty())
+    }
+    /// The colours of a box with several, side by side.
+    fn stripes(&self, mesh: &mut Mesh, i: usize, rect: Rect) {
+        let Some(colours) = self.s.dress.palette.stripes.get(i) else { return };
+        let width = rect.width() / colours.len().max(1) as f32;
+        for (k, c) in colours.iter().enumerate() {
+            let corner = rect.min + vec2(width * k as f32, 0.0);
+            let stripe = Rect::from_min_size(corner, vec2(width, rect.height()));
+            mesh.add_colored_rect(stripe, c.gamma_multiply(self.opacity(i)));
+        }
     }
 
     fn text(&self, b: &SceneBox, i: usize, rect: Rect, alpha: f32) {
@@ -331,9 +365,10 @@ impl Paint<'_> {
         }
     }
 
-    fn captions(&self) {
+    fn captions(&self, near: [f32; 4]) {
         let Some(font) = self.font(12.0) else { return };
-        for c in &self.s.dress.drawn.scene.captions {
+        let drawn = &self.s.dress.drawn;
+        for c in drawn.near.captions(near).into_iter().map(|i| &drawn.scene.captions[i]) {
             let at = self.s.camera.to_screen(self.screen, c.at);
             if self.screen.contains(at) {
                 self.painter.text(at, Align2::LEFT_TOP, &c.text, font.clone(), self.ink.weak);

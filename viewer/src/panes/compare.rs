@@ -3,8 +3,9 @@
 
 use crate::canvas::colour::milliseconds;
 use crate::canvas::scale::diverging;
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
-use crate::units::{CHARACTER, layer_name};
+use crate::units::{CHARACTER, cut_apart, layer_name};
 use compiler::trace::CompileTrace;
 use compiler::trace::comparison::{Row, Source};
 use compiler::trace::diff::KernelDiff;
@@ -26,18 +27,15 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         ui.weak(format!("{}: {} at the left, {} at the right", f.what, f.a, f.b));
     }
     ui.separator();
-    let mut rows: Vec<usize> = (0..other.comparison.rows.len()).collect();
-    let list = &other.comparison.rows;
-    rows.retain(|&i| list[i].times.iter().any(Option::is_some));
-    let weight = |i: &usize| list[*i].delta_us().abs();
-    rows.sort_by(|a, b| list[*b].changed.cmp(&list[*a].changed).then(weight(b).total_cmp(&weight(a))));
-    if rows.is_empty() {
+    let (chosen, key) = (other.row, std::sync::Arc::as_ptr(&other.document) as usize);
+    let compared = v.once(key, |v| Compared::of(v));
+    if compared.rows.is_empty() {
         ui.weak("Neither was timed, and there is no estimate: `weft bench MODEL -o F.trace` times a compilation.");
         return;
     }
-    let chosen = other.row;
     let room = if chosen.is_some() { (ui.available_height() * 0.5).max(120.0) } else { f32::INFINITY };
-    let clicked = ui.allocate_ui(vec2(ui.available_width(), room.min(ui.available_height())), |ui| table(ui, v, &rows));
+    let clicked =
+        ui.allocate_ui(vec2(ui.available_width(), room.min(ui.available_height())), |ui| table(ui, v, &compared));
     if let Some(i) = clicked.inner {
         let origins = v.other.as_ref().map(|o| o.comparison.rows[i].origins.clone()).unwrap_or_default();
         v.select(origins);
@@ -64,19 +62,41 @@ fn columns(r: &Row, source: Source) -> [String; 5] {
     ]
 }
 
+/// Layers that were timed, those that changed first.
+pub(crate) struct Compared {
+    rows: Vec<usize>,
+    /// The largest difference, in microseconds.
+    most: f64,
+}
+
+impl Compared {
+    fn of(v: &Viewer) -> Compared {
+        let list = v.other.as_ref().map_or(&[][..], |o| &o.comparison.rows);
+        visit(list.len());
+        let mut rows: Vec<usize> = (0..list.len()).filter(|&i| list[i].times.iter().any(Option::is_some)).collect();
+        let weight = |i: &usize| list[*i].delta_us().abs();
+        rows.sort_by(|a, b| list[*b].changed.cmp(&list[*a].changed).then(weight(b).total_cmp(&weight(a))));
+        Compared { most: rows.iter().map(weight).fold(f64::MIN_POSITIVE, f64::max), rows }
+    }
+}
+
 /// The table; gives the row that was clicked.
-fn table(ui: &mut Ui, v: &Viewer, rows: &[usize]) -> Option<usize> {
+fn table(ui: &mut Ui, v: &Viewer, Compared { rows, most }: &Compared) -> Option<usize> {
     let other = v.other.as_ref()?;
     let fixed: f32 = COLUMNS.iter().map(|c| c.1).sum();
     let layer = (ui.available_width() - fixed - 14.0).max(120.0);
-    let most = rows.iter().map(|&i| other.comparison.rows[i].delta_us().abs()).fold(f64::MIN_POSITIVE, f64::max);
     let dark = ui.visuals().dark_mode;
     let mut clicked = None;
     ui.spacing_mut().item_spacing.y = 0.0;
     let (head, _) = ui.allocate_exact_size(vec2(layer + fixed, ROW), Sense::hover());
     cells(ui, head, layer, ("layer", COLUMNS.map(|c| c.0.to_string())), true);
     ScrollArea::both().id_salt("difference").auto_shrink(false).show_rows(ui, ROW, rows.len(), |ui, range| {
-        for &i in &rows[range] {
+        in_sight(range.len());
+        visit(range.len());
+        let names: Vec<&str> = rows[range.clone()].iter().map(|&i| other.comparison.rows[i].name.as_str()).collect();
+        let room = ((layer - 20.0) / CHARACTER) as usize;
+        let names = cut_apart(&names, room, |k, most| layer_name(names[k], most));
+        for (&i, name) in rows[range].iter().zip(&names) {
             let r = &other.comparison.rows[i];
             let (rect, response) = ui.allocate_exact_size(vec2(layer + fixed, ROW), Sense::click());
             if other.row == Some(i) || v.marks(&r.origins) {
@@ -85,11 +105,11 @@ fn table(ui: &mut Ui, v: &Viewer, rows: &[usize]) -> Option<usize> {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
             }
             if r.changed {
-                let share = (r.delta_us().abs() / most).sqrt().max(0.15).copysign(r.delta_us()) as f32;
+                let share = (r.delta_us().abs() / *most).sqrt().max(0.15).copysign(r.delta_us()) as f32;
                 let patch = Rect::from_min_size(rect.min + vec2(2.0, 4.0), vec2(10.0, 10.0));
                 ui.painter().rect_filled(patch, 2.0, diverging(share, dark));
             }
-            cells(ui, rect, layer, (&r.name, columns(r, other.comparison.source)), !r.changed);
+            cells(ui, rect, layer, (name, columns(r, other.comparison.source)), !r.changed);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.name));
             let about = r.reason.as_ref().map_or(r.name.clone(), |why| format!("{}\n{why}", r.name));
             if response.on_hover_text(about).clicked() {
@@ -105,7 +125,6 @@ fn cells(ui: &Ui, rect: Rect, layer: f32, (name, texts): (&str, [String; 5]), we
     let font = FontId::proportional(12.0);
     let place = Rect::from_min_size(rect.min, vec2(layer, ROW));
     let painter = ui.painter().with_clip_rect(place.intersect(ui.clip_rect()));
-    let name = layer_name(name, ((layer - 20.0) / CHARACTER) as usize);
     painter.text(place.left_center() + vec2(16.0, 0.0), Align2::LEFT_CENTER, name, font.clone(), ink);
     let mut right = rect.min.x + layer;
     for (text, (_, width)) in texts.iter().zip(COLUMNS) {

@@ -1,13 +1,16 @@
-//! The memory of a run: a curve of what is held, and the live range of each buffer, in dispatches.
+//! The memory of a run: a curve of what is held, and the live range of each buffer, in dispatches. A network in parts
+//! has them behind each other.
 
+mod chart;
 mod curve;
 
-use crate::canvas::colour::pastel;
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
 use crate::units::mega;
+use chart::Chart;
 use compiler::trace::Content;
-use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
-use graphview::memory::{Span, UsedBuffers, spans, steps};
+use egui::{Align2, FontId, Sense, Shape, Ui, vec2};
+use std::sync::Arc;
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -24,65 +27,56 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         }
     });
     ui.separator();
-    let run = steps(t);
-    let spans = spans(t, &run);
-    if spans.is_empty() {
+    let room = ui.available_rect_before_wrap();
+    let key = [room.min.x, room.min.y, room.max.x, room.max.y].map(|x| x.round() as u32);
+    let dark = ui.visuals().dark_mode;
+    let accent = ui.visuals().selection.stroke.color;
+    let weak = ui.visuals().weak_text_color();
+    let width = ui.available_width() - 8.0;
+    let height = (room.height() - 360.0).clamp(100.0, 700.0);
+    let chart = v.once((v.selection(), key, dark), |v| {
+        Chart::of(v, vec2(width, height), [weak.gamma_multiply(0.18), accent], dark)
+    });
+    if chart.spans.is_empty() {
         ui.weak("This model has no intermediate results on the device.");
         return;
     }
-    curve::show(ui, v, &run, &spans);
-    chart(ui, v, &run, &spans);
+    if chart.parts.len() > 1 {
+        let each = chart.parts.iter().map(|(_, name, bytes)| format!("{name}: {}", mega(*bytes)));
+        ui.weak(format!("At the peak of each part: {}", each.collect::<Vec<_>>().join(", ")));
+    }
+    curve::show(ui, v, &chart);
+    ranges(ui, v, &chart, vec2(width, height));
     ui.weak("Across: steps of a run. Down: buffers of the pool, each as high as it is large. Grey: it holds a value that is still read. Patches: fused groups that use it.");
 }
 
-fn chart(ui: &mut Ui, v: &mut Viewer, steps: &[UsedBuffers], spans: &[Span]) {
-    let size = vec2(ui.available_width() - 8.0, (ui.available_height() - 60.0).clamp(120.0, 700.0));
+/// The live ranges.
+fn ranges(ui: &mut Ui, v: &mut Viewer, chart: &Chart, size: egui::Vec2) {
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    // The spans of a buffer stand together.
-    let buffers: Vec<&[Span]> = spans.chunk_by(|a, b| a.buffer == b.buffer).collect();
-    let total: u64 = buffers.iter().map(|b| b[0].bytes).sum();
-    let high = |bytes: u64| bytes as f32 / total.max(1) as f32 * rect.height();
-    let across = |step: usize| rect.min.x + step as f32 / steps.len().max(1) as f32 * rect.width();
     let painter = ui.painter_at(rect);
     painter.rect_filled(rect, 0.0, ui.visuals().extreme_bg_color);
-    let weak = ui.visuals().weak_text_color();
-    let mut top = rect.min.y;
-    let pointer = response.hover_pos();
-    let (mut hovered, mut chosen) = (None, None);
-    for own in buffers {
-        let s = &own[0];
-        let row = Rect::from_min_max(pos2(rect.min.x, top), pos2(rect.max.x, top + high(s.bytes).max(1.0)));
-        top = row.max.y;
-        for held in own {
-            let place = Rect::from_x_y_ranges(across(held.first)..=across(held.last + 1), row.y_range());
-            painter.rect_filled(place.shrink2(vec2(0.0, 0.4)), 1.0, weak.gamma_multiply(0.18));
-            for (i, step) in steps.iter().enumerate().take(held.last + 1).skip(held.first) {
-                let (true, Some(g)) = (step.buffers.contains(&s.buffer), step.group) else { continue };
-                let patch = Rect::from_x_y_ranges(across(i)..=across(i + 1), place.shrink2(vec2(0.0, 0.4)).y_range());
-                painter.rect_filled(patch.shrink2(vec2(0.4, 0.0)), 0.0, pastel(g, ui.visuals().dark_mode));
-                if v.marks(&v.trace().groups[g].origins) {
-                    let stroke = Stroke::new(1.5, ui.visuals().selection.stroke.color);
-                    painter.rect_stroke(patch, 0.0, stroke, StrokeKind::Inside);
-                }
-                if pointer.is_some_and(|p| patch.contains(p)) {
-                    hovered = Some((s.buffer, s.bytes, i, g));
-                }
-            }
-        }
-        if row.height() > 13.0 {
-            let at = row.left_center() + vec2(4.0, 0.0);
-            let ink = ui.visuals().text_color();
-            painter.text(at, Align2::LEFT_CENTER, mega(s.bytes), FontId::proportional(10.0), ink);
-        }
+    let mut placed = chart.placed.borrow_mut();
+    if placed.0 != rect.min || placed.1.is_empty() {
+        let mut mesh = chart.ranges.clone();
+        visit(mesh.vertices.len() / 4);
+        mesh.translate(rect.min.to_vec2());
+        *placed = (rect.min, Arc::new(mesh));
     }
-    if let Some((buffer, bytes, step, group)) = hovered {
-        let layer = &v.trace().groups[group].label;
-        let text = format!("buffer {buffer}, {}\nstep {step}: {layer}", mega(bytes));
+    painter.add(Shape::Mesh(placed.1.clone()));
+    in_sight(chart.labels.len());
+    let ink = ui.visuals().text_color();
+    for (at, bytes) in &chart.labels {
+        let at = rect.min + at.to_vec2();
+        painter.text(at, Align2::LEFT_CENTER, mega(*bytes), FontId::proportional(10.0), ink);
+    }
+    let Some(p) = response.hover_pos().map(|p| p - rect.min.to_vec2()) else { return };
+    let step = ((p.x / rect.width() * chart.run.len() as f32) as usize).min(chart.run.len().saturating_sub(1));
+    let found = chart.uses.get(step).and_then(|list| list.iter().find(|u| u.place.contains(p)));
+    if let Some(u) = found {
+        let layer = &v.trace().groups[u.group].label;
+        let text = format!("buffer {}, {}\nstep {step}: {layer}", u.buffer, mega(u.bytes));
         if response.on_hover_text_at_pointer(text).clicked() {
-            chosen = Some(group);
+            v.select_group(u.group);
         }
-    }
-    if let Some(group) = chosen {
-        v.select_group(group);
     }
 }

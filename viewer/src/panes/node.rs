@@ -4,9 +4,10 @@ use crate::canvas::colour::milliseconds;
 use crate::details::{Details, Rows};
 use crate::drawing::split_attributes;
 use crate::state::{Ends, Tab, Viewer};
+use crate::units::counted;
 use compiler::trace::WeightSummary;
 use egui::{CollapsingHeader, Color32, Grid, Label, RichText, ScrollArea, Sense, Ui, vec2};
-use graphview::picture::{Category, Node};
+use graphview::picture::Node;
 
 /// What was not done.
 const MISSED: Color32 = Color32::from_rgb(200, 110, 30);
@@ -81,7 +82,7 @@ fn facts(ui: &mut Ui, v: &Viewer, d: &Details) {
             ui.weak(layout);
         }
         if let Some(ms) = d.ms {
-            let of = v.trace().run_ms();
+            let of = v.document().run_ms();
             let share = if of > 0.0 { format!(", {:.1}% of the run", ms / of * 100.0) } else { String::new() };
             ui.label(format!("{}{share}", milliseconds(ms)));
         }
@@ -125,8 +126,7 @@ fn weights(ui: &mut Ui, v: &Viewer, n: &Node) {
             ui.monospace(ty).on_hover_text(format!("stored as {}", w.ty));
         });
         copyable(ui, &w.name);
-        let name = w.name.trim_start_matches('@');
-        match v.trace().weights.iter().find(|s| s.name == name) {
+        match v.document().weight(&w.name) {
             Some(summary) => histogram(ui, summary),
             None => {
                 ui.weak(RichText::new("a pass made it; only the model's own constants are summed up").small());
@@ -159,7 +159,7 @@ fn origins(ui: &mut Ui, v: &mut Viewer, d: &Details) {
         return;
     }
     ui.separator();
-    let title = format!("From {} nodes of the model", d.node.origins.len());
+    let title = format!("From {} of the model", counted(d.node.origins.len(), "node"));
     CollapsingHeader::new(title).default_open(true).show(ui, |ui| {
         for (o, op) in &d.origins.shown {
             ui.horizontal_wrapped(|ui| {
@@ -193,7 +193,8 @@ fn became(ui: &mut Ui, v: &mut Viewer, d: &Details) {
                     v.tab = Tab::Kernel;
                 }
                 if k.lines > 0 {
-                    ui.weak(RichText::new(format!("{} lines of WGSL are its own", k.lines)).small());
+                    let form = if v.document().runs_tensor_ir() { "tensor IR" } else { "WGSL" };
+                    ui.weak(RichText::new(format!("{} lines of {form} are its own", k.lines)).small());
                 }
             });
         }
@@ -214,23 +215,18 @@ fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
         });
     }
     ui.separator();
-    let one = |n: &Node| match v.document().groups_of(n).as_slice() {
-        &[g] if n.category != Category::Terminal => Some(g),
-        _ => None,
-    };
-    let (Some(from), Some(to)) = (one(&ends.from), one(&ends.to)) else {
-        ui.weak("Its ends are not in one fused group each.");
-        return;
-    };
-    if from == to {
-        ui.label(format!("Both ends are in group {from}: the value stays in its kernel."));
-        return;
-    }
-    ui.strong("Why they are not one group");
-    let why: Vec<String> = v.document().border_between(from, to).iter().map(|r| r.message.clone()).collect();
-    match why.is_empty() {
-        true => ui.weak("No remark says: no rule of fusion asked whether they could be one."),
-        false => ui.label(why.join("\n")),
+    match &ends.why {
+        None => ui.weak("Its ends are not in one fused group each."),
+        Some((one, other, _)) if one == other => {
+            ui.label(format!("Both ends are in group {one}: the value stays in its kernel."))
+        }
+        Some((_, _, why)) => {
+            ui.strong("Why they are not one group");
+            match why.is_empty() {
+                true => ui.weak("No remark says: no rule of fusion asked whether they could be one."),
+                false => ui.label(why),
+            }
+        }
     };
 }
 

@@ -4,15 +4,22 @@ mod chart;
 
 pub(crate) use chart::show as chart;
 
+use super::in_view;
 use crate::canvas::scale::ErrorScale;
+use crate::once::visit;
 use crate::state::Viewer;
-use crate::units::si;
+use crate::units::{counted, si};
+use crate::words;
 use compiler::remark::RemarkKind;
-use egui::{Color32, Grid, RichText, ScrollArea, Sense, Ui, Vec2, vec2};
-use graphview::maps::shares;
-use graphview::picture::{Category, Node};
+use egui::{Color32, Grid, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2, vec2};
+use graphview::maps::{Share, shares};
+use graphview::picture::{Category, Node, Picture};
 use graphview::reasons::{LARGEST_F16, magnitude};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Height of a row of a list.
+const LINE: f32 = 20.0;
 
 /// The pass that decides what is stored in f16.
 const PASS: &str = "mixed-precision";
@@ -21,25 +28,79 @@ const PASS: &str = "mixed-precision";
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ScrollArea::both().id_salt("precision").auto_shrink(false).show(ui, |ui| {
         ui.label(format!("Mixed precision: {}", v.trace().options.amp));
-        parts(ui, v);
-        errors(ui, v);
-        casts(ui, v);
-        kept(ui, v);
+        let Some(summary) = summed(v) else { return };
+        parts(ui, v, &summary);
+        errors(ui, v, &summary);
+        casts(ui, v, &summary);
+        kept(ui, v, &summary);
     });
 }
 
 /// What is stored in which type: shares, casts, and what stays in f32.
 pub(crate) fn summary(ui: &mut Ui, v: &mut Viewer) {
     ui.separator();
-    parts(ui, v);
-    casts(ui, v);
-    kept(ui, v);
+    let Some(summary) = summed(v) else { return };
+    parts(ui, v, &summary);
+    casts(ui, v, &summary);
+    kept(ui, v, &summary);
+}
+
+/// Element types, casts and what stays in f32, made once for a graph.
+pub(crate) struct Summary {
+    shares: Vec<(String, Share)>,
+    /// A line for each form of packed weights.
+    packed: Vec<String>,
+    /// All casts of the graph, and those that were put in, with their keys.
+    casts: usize,
+    inserted: Vec<(String, String)>,
+    /// Remarks that say what stays in f32, and how many say what does not.
+    kept: Vec<usize>,
+    applied: usize,
+    /// The compared nodes, the largest errors first, with the scale of their colours.
+    order: Vec<usize>,
+    scale: Option<ErrorScale>,
+    /// Whether errors with those before are known.
+    both: bool,
+}
+
+impl Summary {
+    fn of(v: &Viewer, picture: &Picture) -> Summary {
+        let t = v.trace();
+        let nodes = picture.walk();
+        visit(nodes.len() + t.sources.len() + t.remarks.len());
+        let sources: BTreeSet<&str> = t.sources.iter().map(|s| s.name.as_str()).collect();
+        let casts: Vec<&Node> = nodes.into_iter().filter(|n| n.category == Category::Cast).collect();
+        let inserted = casts.iter().filter(|n| !sources.contains(n.name.as_str()));
+        let to = |n: &Node| n.outputs.first().cloned().unwrap_or_default();
+        let about = |i: &usize| t.remarks[*i].pass.as_str() == PASS;
+        let (kept, applied): (Vec<usize>, Vec<usize>) =
+            (0..t.remarks.len()).filter(about).partition(|&i| t.remarks[i].kind == RemarkKind::Missed);
+        let errors = t.errors.as_ref();
+        let list = errors.map_or(&[][..], |e| &e.nodes);
+        let mut order: Vec<usize> = (0..list.len()).collect();
+        order.sort_by(|&a, &b| list[b].rel_l2.total_cmp(&list[a].rel_l2));
+        Summary {
+            shares: shares(t, picture).into_iter().collect(),
+            packed: packed(v),
+            inserted: inserted.map(|n| (n.key.clone(), format!("{}  to {}", n.name, to(n)))).collect(),
+            casts: casts.len(),
+            kept,
+            applied: applied.len(),
+            order,
+            scale: errors.and_then(|e| ErrorScale::of(e, e.cumulative)),
+            both: list.iter().any(|n| n.accumulated.is_some()),
+        }
+    }
+}
+
+/// The summary of the shown graph; `None` until it is laid out.
+fn summed(v: &mut Viewer) -> Option<Arc<Summary>> {
+    let drawn = v.after()?.ok()?;
+    Some(v.once(drawn.want.stage, |v| Summary::of(v, &drawn.picture)))
 }
 
 /// What each element type has of the run.
-fn parts(ui: &mut Ui, v: &mut Viewer) {
-    let Some(Ok(drawn)) = v.after() else { return };
-    let all = shares(v.trace(), &drawn.picture);
+fn parts(ui: &mut Ui, v: &Viewer, summary: &Summary) {
     let timed = v.trace().times.is_some();
     let heads = ["", "bytes", "FLOPs", if timed { "time" } else { "" }];
     Grid::new("element types").num_columns(4).spacing([18.0, 2.0]).show(ui, |ui| {
@@ -47,7 +108,7 @@ fn parts(ui: &mut Ui, v: &mut Viewer) {
             ui.weak(*h);
         });
         ui.end_row();
-        for (name, s) in &all {
+        for (name, s) in &summary.shares {
             let cells = [Some(s.bytes), Some(s.flops), timed.then_some(s.ms)];
             ui.label(name);
             cells.into_iter().flatten().for_each(|x| {
@@ -57,11 +118,13 @@ fn parts(ui: &mut Ui, v: &mut Viewer) {
         }
     });
     ui.weak("FLOPs and time: of kernels that read or write such tensors, f16 first. Arithmetic is f32.");
-    packed(ui, v);
+    summary.packed.iter().for_each(|line| {
+        ui.label(line);
+    });
 }
 
-/// Weights whose elements share words, by type and block: the table above counts their bytes as u32.
-fn packed(ui: &mut Ui, v: &Viewer) {
+/// Weights whose elements share words, by type and block: the table of types counts their bytes as u32.
+fn packed(v: &Viewer) -> Vec<String> {
     let mut forms: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
     for (_, ty) in v.document().all_packed() {
         let Some((form, dims)) = ty.split_once(" [") else { continue };
@@ -69,47 +132,44 @@ fn packed(ui: &mut Ui, v: &Viewer) {
         let form = forms.entry(form).or_default();
         *form = (form.0 + 1, form.1 + sizes.product::<f64>());
     }
-    for (form, (count, elements)) in forms {
-        let operands = if count == 1 { "1 operand".into() } else { format!("{count} operands") };
-        ui.label(format!("{form}: {operands}, {} elements, decoded by the kernels that read them", si(elements)));
-    }
+    let line = |(form, (count, elements)): (&str, (usize, f64))| {
+        let operands = counted(count, "operand");
+        format!("{form}: {operands}, {} elements, decoded by the kernels that read them", si(elements))
+    };
+    forms.into_iter().map(line).collect()
 }
 
-fn casts(ui: &mut Ui, v: &mut Viewer) {
-    let Some(Ok(drawn)) = v.after() else { return };
-    let sources: BTreeSet<&str> = v.trace().sources.iter().map(|s| s.name.as_str()).collect();
-    let all: Vec<Node> = drawn.picture.walk().into_iter().filter(|n| n.category == Category::Cast).cloned().collect();
-    let inserted: Vec<&Node> = all.iter().filter(|n| !sources.contains(n.name.as_str())).collect();
+fn casts(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
     ui.separator();
-    ui.strong(format!("{} casts in this graph, {} of them put in", all.len(), inserted.len()));
+    ui.strong(format!("{} in this graph, {} of them put in", counted(summary.casts, "cast"), summary.inserted.len()));
     let mut chosen = None;
-    for n in inserted.iter().take(200) {
-        let to = n.outputs.first().map_or("", String::as_str);
-        if ui.link(RichText::new(format!("{}  to {to}", n.name)).small()).clicked() {
-            chosen = Some(n.key.clone());
+    in_view(ui, summary.inserted.len(), LINE, |ui, i| {
+        let (key, text) = &summary.inserted[i];
+        if ui.link(RichText::new(text).small()).clicked() {
+            chosen = Some(key.clone());
         }
-    }
+    });
     if let Some(key) = chosen {
         v.focus_key(&key);
     }
 }
 
-fn kept(ui: &mut Ui, v: &mut Viewer) {
-    let t = v.trace();
-    let about = |i: &usize| t.remarks[*i].pass.as_str() == PASS;
-    let (missed, applied): (Vec<usize>, Vec<usize>) =
-        (0..t.remarks.len()).filter(about).partition(|&i| t.remarks[i].kind == RemarkKind::Missed);
+fn kept(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
     ui.separator();
-    ui.strong(format!("{} remarks say what stays in f32 and why, {} what does not", missed.len(), applied.len()));
-    if missed.is_empty() && applied.is_empty() {
+    ui.strong(format!(
+        "{} remarks say what stays in f32 and why, {} what does not",
+        summary.kept.len(),
+        summary.applied
+    ));
+    if summary.kept.is_empty() && summary.applied == 0 {
         ui.weak("Everything is as the model has it. `--amp fp16` or `--amp auto` stores tensors in f16.");
     }
     let mut chosen = None;
-    for i in missed.into_iter().take(300) {
-        if ui.link(RichText::new(&t.remarks[i].message).small()).clicked() {
-            chosen = Some(i);
+    in_view(ui, summary.kept.len(), LINE, |ui, i| {
+        if ui.link(RichText::new(&v.trace().remarks[summary.kept[i]].message).small()).clicked() {
+            chosen = Some(summary.kept[i]);
         }
-    }
+    });
     if let Some(i) = chosen {
         v.select_remark(i);
     }
@@ -139,7 +199,7 @@ fn heads(ui: &mut Ui, first: (&str, &str), both: bool) {
     });
 }
 
-fn errors(ui: &mut Ui, v: &mut Viewer) {
+fn errors(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
     ui.separator();
     let Some(e) = &v.trace().errors else {
         ui.strong("Errors");
@@ -147,22 +207,25 @@ fn errors(ui: &mut Ui, v: &mut Viewer) {
         return;
     };
     ui.strong(format!("Errors on {} against {}", e.device, e.against));
-    let (e, dark) = (e.clone(), ui.visuals().dark_mode);
+    let cumulative = e.cumulative;
     chart::show(ui, v);
-    let Some(scale) = ErrorScale::of(&e, e.cumulative) else { return };
-    let mut order: Vec<usize> = (0..e.nodes.len()).collect();
-    order.sort_by(|&a, &b| e.nodes[b].rel_l2.total_cmp(&e.nodes[a].rel_l2));
-    let (mut chosen, red) = (None, Color32::from_rgb(210, 60, 60));
-    let both = e.nodes.iter().any(|n| n.accumulated.is_some());
-    heads(ui, if e.cumulative { COLUMNS[1] } else { COLUMNS[0] }, both);
-    for i in order.into_iter().take(400) {
-        let n = &e.nodes[i];
+    let Some(scale) = &summary.scale else { return };
+    words::weak(ui, &scale.about());
+    let (mut chosen, red, dark) = (None, Color32::from_rgb(210, 60, 60), ui.visuals().dark_mode);
+    heads(ui, if cumulative { COLUMNS[1] } else { COLUMNS[0] }, summary.both);
+    let list = v.trace().errors.as_ref().map_or(&[][..], |e| &e.nodes);
+    in_view(ui, summary.order.len(), LINE, |ui, i| {
+        let n = &list[summary.order[i]];
         ui.horizontal(|ui| {
-            let (patch, _) = ui.allocate_exact_size(PATCH, Sense::hover());
+            let (patch, response) = ui.allocate_exact_size(PATCH, Sense::hover());
             ui.painter().rect_filled(patch, 2.0, scale.colour(n.rel_l2, dark));
+            if let Some(about) = scale.outlier(n.rel_l2) {
+                ui.painter().rect_stroke(patch.expand(1.0), 2.0, Stroke::new(1.5, red), StrokeKind::Outside);
+                response.on_hover_text(about);
+            }
             let cell = |x: String| RichText::new(format!("{x:<WIDE$}")).monospace().small();
             ui.label(cell(format!("{:.1e}", n.rel_l2)));
-            if both {
+            if summary.both {
                 ui.label(cell(n.accumulated.map_or(String::new(), |sum| format!("{sum:.1e}"))));
             }
             ui.label(cell(format!("{:.1e}", n.max_abs)));
@@ -170,11 +233,11 @@ fn errors(ui: &mut Ui, v: &mut Viewer) {
             ui.label(if n.max_magnitude > LARGEST_F16 { largest.color(red) } else { largest });
             let name = RichText::new(&n.name).small();
             let name = if n.pass { name } else { name.color(red) };
-            if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).clicked() {
+            if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).on_hover_text(&n.name).clicked() {
                 chosen = Some(n.name.clone());
             }
         });
-    }
+    });
     if let Some(name) = chosen {
         v.select([name]);
     }

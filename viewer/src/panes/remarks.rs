@@ -1,6 +1,7 @@
 //! Remarks: what passes did and did not do, and why.
 
 use super::rows;
+use crate::once::visit;
 use crate::state::Viewer;
 use compiler::remark::RemarkKind;
 use egui::{Color32, RichText, Ui};
@@ -8,15 +9,19 @@ use egui::{Color32, RichText, Ui};
 /// Draws the list.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ui.checkbox(&mut v.only_selected, "Only what is selected");
+    let own = v.only_selected.then(|| v.selection());
+    let shown = v.once(own, |v| {
+        let all = &v.trace().remarks;
+        visit(all.len());
+        (0..all.len()).filter(|&i| own.is_none() || v.marks_remark(&all[i])).collect::<Vec<usize>>()
+    });
     let t = v.trace();
-    let shown: Vec<usize> =
-        (0..t.remarks.len()).filter(|&i| !v.only_selected || v.marks_remark(&t.remarks[i])).collect();
     if shown.is_empty() {
         ui.weak("No remark has to do with what is selected.");
         return;
     }
     let mut chosen = None;
-    rows(ui, "remarks", &shown, |ui, i| {
+    rows(ui, "remarks", &shown, |ui, &i: &usize| {
         let r = &t.remarks[i];
         let kind = if r.kind == RemarkKind::Applied { "applied" } else { "missed" };
         let text = RichText::new(format!("{} {kind}: {}", r.pass, r.message));

@@ -1,6 +1,7 @@
 //! The module's text at a stage, with the changes of the pass.
 
 use crate::document::Document;
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
 use compiler::trace::line_origins;
 use egui::{Color32, RichText, Ui};
@@ -74,6 +75,7 @@ impl TextPane {
     pub fn lines(&mut self, document: &Document, stage: usize) -> &[Line] {
         if self.shown != Some((stage, self.mode)) {
             self.lines = lines_of(document, stage, self.mode);
+            visit(self.lines.len());
             self.shown = Some((stage, self.mode));
             // A change far down is why one looks at changes.
             self.at = (self.mode == Mode::Changes).then(|| self.change(None, true)).flatten();
@@ -135,8 +137,12 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         v.text.at = v.text.change(v.text.at, forward).or_else(|| v.text.change(None, forward));
         v.text.go = v.text.at.is_some();
     }
-    let all = 0..v.text.lines.len();
-    let shown: Vec<usize> = all.filter(|&i| !v.only_selected || v.marks(&v.text.lines[i].origins)).collect();
+    let own = v.only_selected.then(|| v.selection());
+    let shown = v.once((stage, v.text.mode, own), |v| {
+        visit(v.text.lines.len());
+        let all = 0..v.text.lines.len();
+        all.filter(|&i| own.is_none() || v.marks(&v.text.lines[i].origins)).collect::<Vec<usize>>()
+    });
     if shown.is_empty() {
         ui.weak(if v.only_selected { "No line came from what is selected." } else { "This stage has no text." });
         return;
@@ -160,6 +166,8 @@ fn list(ui: &mut Ui, v: &Viewer, shown: &[usize], goal: Option<usize>, chosen: &
         area = area.vertical_scroll_offset((row as f32 - 4.0).max(0.0) * (height + 2.0));
     }
     area.show_rows(ui, height, shown.len(), |ui, range| {
+        in_sight(range.len());
+        visit(range.len());
         for &i in &shown[range] {
             let line = &v.text.lines[i];
             let mark = match line.mark {

@@ -4,7 +4,7 @@ use super::*;
 use compiler::compile::{CompileOptions, compile};
 use compiler::passes::FuseMode;
 use compiler::profile::DeviceProfile;
-use compiler::trace::{Contents, DispatchTime, Times};
+use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
 use egui::Modifiers;
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT, Queryable};
@@ -262,6 +262,7 @@ fn changes_hold_both_texts() {
 }
 
 mod changing;
+mod large;
 mod maps;
 mod panes;
 mod snapshots;

@@ -31,6 +31,15 @@ pub struct Compared {
     pub first_failing: Option<String>,
 }
 
+/// The medians of ten runs here and in another runtime.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct TimesBeside {
+    /// Milliseconds of a run here.
+    pub own_ms: f64,
+    /// Of one in the other runtime.
+    pub peer_ms: f64,
+}
+
 /// A comparison on one input.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ComparisonRecord {
@@ -48,6 +57,9 @@ pub struct ComparisonRecord {
     /// With `--check-indices`: nodes that read an index outside of a dimension or divide an integer by 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_range: Option<Vec<NodeOutOfRange>>,
+    /// With `--peer`: times of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<TimesBeside>,
 }
 
 /// Where `--amp auto` keeps every node in f32 there is nothing to compare.

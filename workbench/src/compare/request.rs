@@ -1,5 +1,6 @@
 //! A comparison to make.
 
+use super::peer::Peer;
 use crate::inputs::Inputs;
 use crate::options;
 use crate::settings::Settings;
@@ -45,6 +46,8 @@ pub struct Request {
     pub trace: bool,
     /// Look for the smallest list of nodes to keep in f32.
     pub keep: bool,
+    /// The reference is another runtime, whose time stands beside ours.
+    pub peer: Option<Peer>,
     /// Say more.
     pub verbose: bool,
     /// Everything else.

@@ -1,5 +1,6 @@
 //! The two sides of a comparison: what ran where, and its results.
 
+use super::peer::Answer;
 use super::request::Request;
 use crate::arrays::{Named, read_npz};
 use crate::device::DeviceRecord;
@@ -18,6 +19,9 @@ use std::path::Path;
 
 /// Refuses comparisons of a side with itself that are recognised without a run.
 pub fn refuse_itself(a: &Request) -> Result<()> {
+    if a.peer.is_some() {
+        return Ok(());
+    }
     let same = match a.against.against.as_str() {
         "fp32" => a.settings.amp == "off",
         "reference" => a.settings.amp == "off" && a.settings.device == "interpreter",
@@ -41,7 +45,7 @@ pub fn refuse_itself(a: &Request) -> Result<()> {
 pub fn is_all_in_f32(a: &Request, device: &Device, mixed: bool) -> bool {
     let same_place =
         a.against.against == "fp32" || a.against.against == "reference" && matches!(device, Device::Interpreter);
-    !mixed && same_place && a.settings.amp != "off"
+    !mixed && same_place && a.settings.amp != "off" && a.peer.is_none()
 }
 
 /// Refuses to compare f32 with f32. True if there is nothing to compare, since `--amp auto` has chosen f32.
@@ -86,6 +90,10 @@ impl Side {
         };
         Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
     }
+    /// The results of another runtime; its name stands where a file's would.
+    fn of_peer(name: &str) -> Side {
+        Side::of_file(name)
+    }
     fn of_file(path: &str) -> Side {
         Side { device: None, place: None, amp: None, file: Some(path.into()) }
     }
@@ -117,6 +125,8 @@ pub enum Reference {
     Plain(Box<weft::Session>),
     /// Results in a file.
     File(Named, String),
+    /// Results of another runtime.
+    Peer(Answer),
 }
 
 impl Reference {
@@ -125,6 +135,9 @@ impl Reference {
     /// # Errors
     /// A missing file, a file without results, or an error of the compilation.
     pub fn open(a: &Request, module: &Module, device: &Device, inputs: &[Tensor]) -> Result<Reference> {
+        if let Some(peer) = &a.peer {
+            return Ok(Reference::Peer(peer.run(&a.model, module, inputs, &a.settings)?));
+        }
         match a.against.against.as_str() {
             "reference" => Ok(Reference::Interpreter),
             "fp32" => {
@@ -136,6 +149,10 @@ impl Reference {
             }
             file => Ok(Reference::File(read_npz(Path::new(file))?, file.into())),
         }
+    }
+    /// The median of another runtime's runs, in milliseconds.
+    pub fn ms(&self) -> Option<f64> {
+        if let Reference::Peer(answer) = self { Some(answer.ms) } else { None }
     }
     /// The results by name, and whose they are.
     ///
@@ -164,6 +181,7 @@ impl Reference {
                 Ok((e.output_names().into_iter().zip(results).collect(), side))
             }
             Reference::File(results, path) => Ok((results.clone(), Side::of_file(path))),
+            Reference::Peer(answer) => Ok((answer.results.clone(), Side::of_peer(&answer.name))),
         }
     }
 }

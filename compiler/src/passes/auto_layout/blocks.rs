@@ -1,6 +1,6 @@
 //! Layouts of one block: propagation, choice and rewrite.
 
-use super::pins::{Anchors, Pins};
+use super::pins::{Decider, Pins};
 use super::scheme::Scheme;
 use super::{alter, choose, propagation, rewrite};
 use crate::graph::{BlockId, Function, Module, NodeId};
@@ -80,9 +80,9 @@ pub(super) fn visit_block(
     let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
     let wishes = alter::wishes(pass, r, &propagation, scheme, cx);
     let pinned = pins.colours(&r.f, &propagation, &wishes);
-    let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
+    let choice = choose::choose(costs, block, &|n| pinned.get(&n).map(|p| p.0));
     pins.note(&propagation, &choice);
-    remark_choice(pass, costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
+    remark_choice(pass, costs, &choice, &pinned, cx);
     if choice.converted.is_empty() && propagation.dissolved.is_empty() {
         let message = format!(
             "@{}: all {} convertible nodes stay, estimated at {}",
@@ -115,8 +115,7 @@ fn remark_choice(
     pass: &dyn PassBase,
     costs: choose::Costs<'_>,
     choice: &choose::Choice,
-    pinned: &FxHashMap<NodeId, u8>,
-    uniform: bool,
+    decided: &FxHashMap<NodeId, (u8, Decider)>,
     cx: &mut PassContext,
 ) {
     let mut anchors: Vec<NodeId> = costs.propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
@@ -125,15 +124,16 @@ fn remark_choice(
         let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
         let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
         let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
-        let fixed = pinned.get(&n).is_some_and(|&c| c == chosen);
+        let decider = decided.get(&n).filter(|d| d.0 == chosen).map(|d| d.1);
         let moved = choice.converted.contains(&n);
-        let why = match (fixed, moved) {
-            (true, _) if uniform => "the module as a whole is cheaper so",
-            (true, _) => "it is pinned there",
-            (_, true) if a.1 <= b.1 => "its kernel is no slower there",
-            (_, true) => "it saves transforms around it",
-            (_, false) if b.1 < a.1 => "moving it would not pay for the transforms around it",
-            (_, false) => "it takes no less time elsewhere",
+        let why = match (decider, moved) {
+            // Less than a percent is not said.
+            (Some(decider), _) if b.1 < a.1 - a.1 / 100 => format!("{}, against its own estimate", decider.words()),
+            (Some(decider), _) => decider.words(),
+            (_, true) if a.1 <= b.1 => "its kernel is no slower there".into(),
+            (_, true) => "it saves transforms around it".into(),
+            (_, false) if b.1 < a.1 => "moving it would not pay for the transforms around it".into(),
+            (_, false) => "it takes no less time elsewhere".into(),
         };
         let [here, there] = times([a.1 as f64, b.1 as f64]);
         let costs = format!("{why} ({here} here, {there} in {})", b.0);

@@ -31,6 +31,31 @@ pub enum Anchors {
     Move,
 }
 
+/// What decides the layout of a node before costs do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decider {
+    /// A pin of the pass's options.
+    Pin,
+    /// A callback of the embedding program.
+    Callback,
+    /// The mode, for all anchors alike.
+    Mode(LayoutMode),
+    /// The cost of the module as a whole, for all anchors alike.
+    Whole,
+}
+
+impl Decider {
+    /// Why the node is there, in words.
+    pub fn words(self) -> String {
+        match self {
+            Decider::Pin => "it is pinned there".into(),
+            Decider::Callback => "a callback asks for it".into(),
+            Decider::Mode(mode) => format!("layout {mode} asks for it"),
+            Decider::Whole => "the module as a whole is cheaper so".into(),
+        }
+    }
+}
+
 struct Pin {
     pattern: Name,
     layout: DataLayout,
@@ -64,13 +89,14 @@ impl Pins {
             |(n, m): (&NodeId, &Convertible)| m.anchor && choice.converted.contains(n) == (m.source_layout == 1);
         self.mixed |= propagation.convertible.iter().any(first);
     }
-    /// The colours of pinned nodes: by the pass's options, by `wishes` of callbacks, by the mode.
+    /// The colours of nodes that are decided before costs are weighed, and by what: the pass's options, `wishes` of
+    /// callbacks, the mode.
     pub fn colours(
         &mut self,
         f: &Function,
         propagation: &Propagation,
         wishes: &FxHashMap<NodeId, u8>,
-    ) -> FxHashMap<NodeId, u8> {
+    ) -> FxHashMap<NodeId, (u8, Decider)> {
         let mut out = FxHashMap::default();
         for (&n, m) in &propagation.convertible {
             let name = f.nodes[n].name;
@@ -84,17 +110,19 @@ impl Pins {
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
             let by_mode = match self.mode {
-                _ if self.anchors == Anchors::Stay && m.anchor => Some(m.source_layout),
-                _ if self.anchors == Anchors::Move && m.anchor => Some(1),
-                LayoutMode::Nchw if m.anchor => Some(0),
-                LayoutMode::Nhwc if m.anchor => Some(1),
+                _ if self.anchors == Anchors::Stay && m.anchor => Some((m.source_layout, Decider::Whole)),
+                _ if self.anchors == Anchors::Move && m.anchor => Some((1, Decider::Whole)),
+                LayoutMode::Nchw if m.anchor => Some((0, Decider::Mode(self.mode))),
+                LayoutMode::Nhwc if m.anchor => Some((1, Decider::Mode(self.mode))),
                 // As in TVM, convolutions are altered and the rest follows them.
-                LayoutMode::Nchw4c | LayoutMode::Nchw8c | LayoutMode::Nchw16c if m.anchor && counted() => Some(1),
+                LayoutMode::Nchw4c | LayoutMode::Nchw8c | LayoutMode::Nchw16c if m.anchor && counted() => {
+                    Some((1, Decider::Mode(self.mode)))
+                }
                 _ => None,
             };
-            if let Some(c) = colour.or(wishes.get(&n).copied()).or(by_mode) {
-                out.insert(n, c);
-            }
+            let wish = || wishes.get(&n).map(|&c| (c, Decider::Callback));
+            let decided = colour.map(|c| (c, Decider::Pin)).or_else(wish).or(by_mode);
+            out.extend(decided.map(|d| (n, d)));
         }
         out
     }

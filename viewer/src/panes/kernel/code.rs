@@ -5,26 +5,42 @@ use super::fold::{ListRow, fold_runs};
 use super::forms::{Forms, Listing};
 use super::pane::{Form, Own};
 use super::part::KernelPart;
-use super::syntax;
+use super::syntax::{self, Language};
 use crate::canvas::colour::pastel;
 use crate::canvas::scale::diverging;
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
+use crate::words;
 use compiler::trace::{Kernel, TextDelta};
-use egui::{Align2, Color32, FontId, Rect, Response, RichText, ScrollArea, Sense, Ui, pos2, vec2};
+use egui::{Align2, Color32, FontId, Rect, Response, RichText, ScrollArea, Sense, Spinner, Ui, pos2, vec2};
+use std::sync::Arc;
 
 /// Draws the lines of a form.
-pub(super) fn code(ui: &mut Ui, v: &mut Viewer, form: Form, text: &str) {
-    let lines: Vec<&str> = text.lines().collect();
-    note_own(v, form, &lines);
+pub(super) fn code(ui: &mut Ui, v: &mut Viewer, form: Form) {
+    if let Err(why) = note_own(ui, v, form) {
+        ui.add_space(8.0);
+        ui.label(why);
+        return;
+    }
+    let derived = !matches!(form, Form::Wgsl | Form::Schedule | Form::Edited | Form::Isa);
+    if derived && v.kernel_pane.forms.as_ref().is_some_and(|f| !f.1.same) {
+        ui.colored_label(Color32::from_rgb(200, 110, 30), "This Weft makes another shader than the one in the trace.");
+    }
+    listed(ui, v, form);
+}
+
+/// Draws the lines that were taken.
+fn listed(ui: &mut Ui, v: &mut Viewer, form: Form) {
     let kernel = v.kernel();
+    let Some(own) = v.kernel_pane.own.get(&form) else { return };
+    let (lines, longest, rows) = (own.texts.clone(), own.longest, own.rows.clone());
     let font = FontId::monospace(12.0);
     let height = ui.ctx().fonts_mut(|f| f.row_height(&font)) + 1.0;
     let digit = ui.ctx().fonts_mut(|f| f.glyph_width(&font, '0'));
     let gutter = digit * (lines.len().max(1).ilog10() + 1) as f32 + 24.0;
-    let widest = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0) as f32 * digit + gutter + 8.0;
+    let widest = longest as f32 * digit + gutter + 8.0;
     ui.spacing_mut().item_spacing.y = 0.0;
     let mut area = ScrollArea::both();
-    let rows = v.kernel_pane.own.get(&form).map_or(vec![], |o| o.rows.clone());
     if let Some(line) = v.kernel_pane.go.remove(&form) {
         let holds = |r: &ListRow| match *r {
             ListRow::Line(i) => i >= line,
@@ -36,13 +52,15 @@ pub(super) fn code(ui: &mut Ui, v: &mut Viewer, form: Form, text: &str) {
     let salt = (kernel, Form::ALL.iter().position(|f| f.0 == form));
     let (mut clicked, mut opened) = (None, None);
     area.id_salt(salt).auto_shrink(false).show_rows(ui, height, rows.len(), |ui, range| {
+        in_sight(range.len());
+        visit(range.len());
         for row in &rows[range] {
             let width = widest.max(ui.available_width());
             let (rect, response) = ui.allocate_exact_size(vec2(width, height), Sense::click());
             let sheet = Sheet { v: &*v, form, font: &font, gutter, rect };
             match *row {
                 ListRow::Line(i) => {
-                    let at = sheet.line(ui, &response, i, lines[i]);
+                    let at = sheet.line(ui, &response, i, &lines[i]);
                     if response.clicked() {
                         clicked = Some(at);
                     }
@@ -130,7 +148,7 @@ impl Sheet<'_> {
         let weak = ui.visuals().weak_text_color().gamma_multiply(0.7);
         let number = pos2(rect.min.x + self.gutter - 12.0, rect.min.y);
         ui.painter().text(number, Align2::RIGHT_TOP, (i + 1).to_string(), self.font.clone(), weak);
-        let job = syntax::job(text, self.form.language(), self.font.clone(), dark);
+        let job = syntax::job(text, v.language(self.form), self.font.clone(), dark);
         let galley = ui.painter().layout_job(job);
         ui.painter().galley(pos2(rect.min.x + self.gutter, rect.min.y), galley, weak);
         // For screen readers and tests.
@@ -160,19 +178,91 @@ fn hover(response: Response, v: &Viewer, at: KernelPart) {
         own.iter().for_each(|text| {
             ui.label(RichText::new(*text).small());
         });
+        ui.weak(RichText::new(words::about(&own.join("\n"))).small());
     });
 }
 
-/// Notes which lines came from what is selected; only where something changed.
-fn note_own(v: &mut Viewer, form: Form, lines: &[&str]) {
+/// The text of the form that is shown, or a message in its place.
+fn text(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<String, String> {
+    let kernel = v.kernel();
+    if form == Form::Edited {
+        let edited = v.edited_wgsl(kernel).map(|both| both.1);
+        return edited.ok_or_else(|| "Nothing was tried yet: edit the schedule.".into());
+    }
+    let k = &v.trace().kernels[kernel];
+    match form {
+        Form::Wgsl => return Ok(k.wgsl.clone()),
+        Form::Schedule if !k.schedule.is_empty() => return Ok(v.kernel_pane.edit.text.clone()),
+        Form::Schedule => {
+            return Err("The loops are as the tensor function has them: no instruction changed them.".into());
+        }
+        Form::Isa => {
+            let stats = v.trace().driver_stats.as_ref();
+            return stats.and_then(|s| s.isa(kernel)).ok_or_else(|| match stats {
+                Some(s) => format!("There is none: the driver of {} gives no text of its instructions.", s.device),
+                None => "Not in the trace: the device's own instructions are what its driver's compiler makes of the SPIR-V. \
+                         `weft compile MODEL --device N --emit isa -o F.trace` and `weft bench MODEL --driver-stats -o F.trace` \
+                         ask the driver for them, with its counts of registers and spills."
+                    .into(),
+            });
+        }
+        _ => {}
+    }
+    let Some(forms) = v.kernel_pane.forms.clone().filter(|f| f.0 == kernel).map(|f| f.1) else {
+        ui.add(Spinner::new());
+        return Err("Making it from the trace's tensor function ...".into());
+    };
+    let text = match listing(&forms, form) {
+        None if form == Form::Lowered => forms.lowered.clone(),
+        None => forms.tensor.clone(),
+        Some(Ok(l)) => Ok(l.text.clone()),
+        Some(Err(why)) => Err(why.clone()),
+    };
+    text.map_err(|why| format!("There is none: {why}"))
+}
+
+impl Viewer {
+    /// The forms that kernels of this trace have. On a processor there are no shaders: what runs is the tensor IR.
+    pub(super) fn trace_forms(&self, edited: bool) -> Vec<Form> {
+        let all = Form::ALL.into_iter().map(|f| f.0).filter(|f| *f != Form::Edited || edited);
+        let shader = |f: &Form| matches!(f, Form::Spirv | Form::Msl | Form::Hlsl | Form::Isa);
+        all.filter(|f| !self.document().runs_tensor_ir() || !shader(f) && *f != Form::Tensor).collect()
+    }
+    /// The title of a form.
+    pub(super) fn form_title(&self, form: Form) -> &'static str {
+        match form {
+            Form::Wgsl if self.document().runs_tensor_ir() => "Tensor IR",
+            form => form.title(),
+        }
+    }
+    /// The language that a form is written in.
+    fn language(&self, form: Form) -> Language {
+        match form {
+            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
+            Form::Wgsl | Form::Edited if self.document().runs_tensor_ir() => Language::Weft,
+            Form::Spirv => Language::Spirv,
+            _ => Language::Shader,
+        }
+    }
+}
+
+/// Takes the lines of a form and notes which came from what is selected; only where something changed.
+///
+/// # Errors
+/// A message where there is no text.
+fn note_own(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<(), String> {
     let kernel = v.kernel();
     // The forms that know their lines come later than the text.
     let edited = v.kernel_pane.edit.outcome(kernel).map(|o| o.schedule.join("\n"));
-    let key = (kernel, v.selected().clone(), v.kernel_pane.forms.is_some(), edited);
-    let known = v.kernel_pane.own.get(&form);
-    if known.is_some_and(|o| o.key.as_ref() == Some(&key) && o.lines.len() == lines.len()) {
-        return;
+    let written = if form == Form::Schedule { v.kernel_pane.edit.text.clone() } else { String::new() };
+    let key = (kernel, v.selection(), v.kernel_pane.forms.is_some(), edited, written);
+    if v.kernel_pane.own.get(&form).is_some_and(|o| o.key.as_ref() == Some(&key)) {
+        return Ok(());
     }
+    let text = text(ui, v, form)?;
+    let lines: Vec<&str> = text.lines().collect();
+    let lines = lines.as_slice();
+    visit(lines.len());
     let places = places(v, form, lines);
     let t = v.trace();
     let mut known: Vec<(KernelPart, bool)> = Vec::new();
@@ -181,7 +271,7 @@ fn note_own(v: &mut Viewer, form: Form, lines: &[&str]) {
         let own = match known.iter().find(|(q, _)| *q == p) {
             Some((_, own)) => *own,
             None => {
-                let own = !p.is_empty() && p.nodes(t, kernel).iter().any(|n| key.1.contains(n));
+                let own = !p.is_empty() && p.nodes(t, kernel).iter().any(|n| v.selected().contains(n));
                 known.push((p, own));
                 own
             }
@@ -200,7 +290,11 @@ fn note_own(v: &mut Viewer, form: Form, lines: &[&str]) {
         pane.go.insert(form, line);
     }
     pane.here = pane.here.filter(|f| *f != form);
-    pane.own.insert(form, Own { key: Some(key), lines: out, rows, differs });
+    let longest = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+    let texts = lines.iter().map(|l| l.to_string()).collect();
+    let own = Own { key: Some(key), lines: out, texts: Arc::new(texts), longest, rows: Arc::new(rows), differs };
+    pane.own.insert(form, own);
+    Ok(())
 }
 
 /// The place of each line.

@@ -16,9 +16,10 @@ pub fn columns(ui: &mut Ui, v: &mut Viewer) {
     super::take_forms(ui, v);
     super::facts(ui, v);
     let kernel = v.kernel();
-    let edited = v.edited_wgsl(kernel).is_some();
+    let edited = v.kernel_pane.edit.outcome(kernel).is_some();
     ui.horizontal_wrapped(|ui| {
-        for (form, _, title) in Form::ALL.into_iter().filter(|f| f.0 != Form::Edited || edited) {
+        for form in v.trace_forms(edited) {
+            let title = v.form_title(form);
             if ui.selectable_label(v.kernel_pane.columns.contains(&form), title).clicked() {
                 v.kernel_pane.turn_column(form);
             }
@@ -40,15 +41,10 @@ pub fn columns(ui: &mut Ui, v: &mut Viewer) {
         let place = egui::Rect::from_min_size(area.min + vec2(width * i as f32, 0.0), vec2(width - 6.0, area.height()));
         let mut inner = ui.new_child(UiBuilder::new().id_salt(("form", i)).max_rect(place));
         inner.set_clip_rect(place.intersect(ui.clip_rect()));
-        inner.label(RichText::new(form.title()).small().strong());
+        inner.label(RichText::new(v.form_title(form)).small().strong());
         match form {
             Form::Schedule if !v.trace().kernels[kernel].schedule.is_empty() => super::edit::show(&mut inner, v),
-            form => match super::text(&mut inner, v, form) {
-                Ok(text) => code(&mut inner, v, form, &text),
-                Err(why) => {
-                    inner.label(why);
-                }
-            },
+            form => code(&mut inner, v, form),
         }
         if i > 0 {
             let line = egui::Stroke::new(1.0, ui.visuals().weak_text_color().gamma_multiply(0.4));

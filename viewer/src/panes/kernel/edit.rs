@@ -39,8 +39,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
             field.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "Schedule text"));
         });
     } else {
-        let text = v.kernel_pane.edit.text.clone();
-        code(ui, v, Form::Schedule, &text);
+        code(ui, v, Form::Schedule);
     }
 }
 

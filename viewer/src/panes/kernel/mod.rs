@@ -20,10 +20,14 @@ pub use part::KernelPart;
 pub use syntax::{Class, Language, parts};
 
 use crate::canvas::colour::milliseconds;
+use crate::once::visit;
 use crate::state::Viewer;
-use code::{code, listing, point};
-use compiler::trace::{CompileTrace, Kernel};
-use egui::{Color32, ComboBox, RichText, Spinner, Ui};
+use crate::words;
+use code::{code, point};
+use compiler::trace::{CompileTrace, DispatchTime, Kernel};
+use egui::{Color32, ComboBox, RichText, Ui};
+use graphview::reasons::{Roofs, Speed};
+use std::sync::Arc;
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -35,9 +39,10 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     take_forms(ui, v);
     facts(ui, v);
     let kernel = v.kernel();
-    let edited = v.edited_wgsl(kernel).is_some();
+    let edited = v.kernel_pane.edit.outcome(kernel).is_some();
     ui.horizontal_wrapped(|ui| {
-        for (form, _, title) in Form::ALL.into_iter().filter(|f| f.0 != Form::Edited || edited) {
+        for form in v.trace_forms(edited) {
+            let title = v.form_title(form);
             ui.selectable_value(&mut v.kernel_pane.form, form, title);
         }
         if ui.button("Side by side").on_hover_text("Several forms in the place of the graph (Ctrl J)").clicked() {
@@ -49,19 +54,11 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     if form == Form::Schedule && !v.trace().kernels[kernel].schedule.is_empty() {
         edit::show(ui, v);
     } else {
-        match text(ui, v, form) {
-            Ok(text) => {
-                let place = v.kernel_pane.place(kernel);
-                if !place.is_empty() {
-                    ui.label(RichText::new(place.words(&v.trace().kernels[kernel])).small());
-                }
-                code(ui, v, form, &text);
-            }
-            Err(why) => {
-                ui.add_space(8.0);
-                ui.label(why);
-            }
+        let place = v.kernel_pane.place(kernel);
+        if !place.is_empty() {
+            ui.label(RichText::new(place.words(&v.trace().kernels[kernel])).small());
         }
+        code(ui, v, form);
     }
     point(ui, v);
 }
@@ -81,10 +78,10 @@ pub(crate) fn choose(ui: &mut Ui, v: &mut Viewer) {
         let name = RichText::new(&t.kernels[chosen].name).strong();
         let combo =
             ComboBox::from_id_salt("kernels").width(ui.available_width() - 8.0).selected_text(name).show_ui(ui, |ui| {
-                for (i, k) in t.kernels.iter().enumerate() {
-                    let text = RichText::new(&k.name);
+                super::in_view(ui, t.kernels.len(), 20.0, |ui, i| {
+                    let text = RichText::new(&t.kernels[i].name);
                     ui.selectable_value(&mut chosen, i, if v.marks_kernel(i) { text.strong() } else { text });
-                }
+                });
             });
         combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Kernel"));
     });
@@ -93,11 +90,38 @@ pub(crate) fn choose(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
+/// Sums over the dispatches of a kernel.
+pub(crate) struct Facts {
+    calls: u64,
+    time: Option<DispatchTime>,
+    /// Its speed, and the roofs of the device.
+    pub(crate) speed: Option<Speed>,
+    pub(crate) roofs: Roofs,
+}
+
+impl Viewer {
+    /// The sums of the kernel that is shown.
+    pub(crate) fn kernel_facts(&mut self) -> Arc<Facts> {
+        let kernel = self.kernel();
+        self.once(kernel, |v| {
+            let t = v.trace();
+            visit(t.calls().count());
+            Facts {
+                calls: t.dispatches_of_kernel(kernel),
+                time: t.time_of_kernel(kernel),
+                speed: Speed::of(t, kernel),
+                roofs: Roofs::of(t),
+            }
+        })
+    }
+}
+
 fn facts(ui: &mut Ui, v: &mut Viewer) {
+    let facts = v.kernel_facts();
     let t = v.trace();
     let k = &t.kernels[v.kernel()];
     let size = |s: [u32; 3]| s.map(|n| n.to_string()).join("×");
-    let calls = t.dispatches_of_kernel(v.kernel());
+    let calls = facts.calls;
     ui.horizontal_wrapped(|ui| {
         ui.label(format!("workgroup {}, grid {}", size(k.workgroup), size(k.grid)));
         let list = |k: &Kernel| -> String {
@@ -120,11 +144,12 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
         let summary = v.kernel_pane.forms.as_ref().map_or(&[][..], |f| f.1.summary.as_slice());
         if !summary.is_empty() {
             let worst = "Banks and sectors of each buffer, by analysis of its indices:";
+            let about = words::about(&summary.join("\n"));
             ui.label(RichText::new("memory traffic").underline())
-                .on_hover_text(format!("{worst}\n{}", summary.join("\n")));
+                .on_hover_text(format!("{worst}\n{}\n\n{about}", summary.join("\n")));
         }
         driver(ui, t, v.kernel());
-        if let Some(time) = t.time_of_kernel(v.kernel()) {
+        if let Some(time) = facts.time {
             ui.strong(milliseconds(time.us / 1000.0));
         }
     });
@@ -148,47 +173,6 @@ fn driver(ui: &mut Ui, t: &CompileTrace, kernel: usize) {
         let colour = if f.spills > Some(0) { Color32::from_rgb(200, 110, 30) } else { ui.visuals().text_color() };
         ui.label(RichText::new(text.join(", ")).underline().color(colour)).on_hover_text(all.join("\n"));
     }
-}
-
-/// The text of the form that is shown, or what to say instead.
-fn text(ui: &mut Ui, v: &mut Viewer, form: Form) -> Result<String, String> {
-    let kernel = v.kernel();
-    if form == Form::Edited {
-        let edited = v.edited_wgsl(kernel).map(|both| both.1);
-        return edited.ok_or_else(|| "Nothing was tried yet: edit the schedule.".into());
-    }
-    let k = &v.trace().kernels[kernel];
-    match form {
-        Form::Wgsl => return Ok(k.wgsl.clone()),
-        Form::Schedule => {
-            return Err("The loops are as the tensor function has them: no instruction changed them.".into());
-        }
-        Form::Isa => {
-            let stats = v.trace().driver_stats.as_ref();
-            return stats.and_then(|s| s.isa(kernel)).ok_or_else(|| match stats {
-                Some(s) => format!("There is none: the driver of {} gives no text of its instructions.", s.device),
-                None => "Not in the trace: the device's own instructions are what its driver's compiler makes of the SPIR-V. \
-                         `weft compile MODEL --device N --emit isa -o F.trace` and `weft bench MODEL --driver-stats -o F.trace` \
-                         ask the driver for them, with its counts of registers and spills."
-                    .into(),
-            });
-        }
-        _ => {}
-    }
-    let Some(forms) = v.kernel_pane.forms.clone().filter(|f| f.0 == kernel).map(|f| f.1) else {
-        ui.add(Spinner::new());
-        return Err("Making it from the trace's tensor function ...".into());
-    };
-    if !forms.same {
-        ui.colored_label(Color32::from_rgb(200, 110, 30), "This Weft makes another shader than the one in the trace.");
-    }
-    let text = match listing(&forms, form) {
-        None if form == Form::Lowered => forms.lowered.clone(),
-        None => forms.tensor.clone(),
-        Some(Ok(l)) => Ok(l.text.clone()),
-        Some(Err(why)) => Err(why.clone()),
-    };
-    text.map_err(|why| format!("There is none: {why}"))
 }
 
 /// Asks for the forms of the kernel that is shown; they are there some frames later.

@@ -4,9 +4,7 @@ use super::editing::Edit;
 use super::fold::ListRow;
 use super::forms::{Deriver, Forms};
 use super::part::KernelPart;
-use super::syntax::Language;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A form of a kernel.
@@ -48,13 +46,6 @@ impl Form {
     /// Its title.
     pub fn title(self) -> &'static str {
         Form::ALL.iter().find(|f| f.0 == self).map_or("", |f| f.2)
-    }
-    pub(super) fn language(self) -> Language {
-        match self {
-            Form::Lowered | Form::Tensor | Form::Schedule => Language::Weft,
-            Form::Spirv => Language::Spirv,
-            _ => Language::Shader,
-        }
     }
 }
 
@@ -140,13 +131,19 @@ impl KernelPane {
     }
 }
 
+/// The kernel, the number of the selection, whether the forms were there, the edited schedule whose shader was, and for
+/// a schedule its text.
+pub(super) type OwnKey = (usize, u64, bool, Option<String>, String);
+
 /// Lines of a form with their places, and whether each belongs to the selection.
 #[derive(Default)]
 pub(super) struct Own {
-    /// The kernel, the selection, whether the forms were there, and the edited schedule whose shader was.
-    pub(super) key: Option<(usize, BTreeSet<String>, bool, Option<String>)>,
+    pub(super) key: Option<OwnKey>,
     pub(super) lines: Vec<(KernelPart, bool)>,
-    pub(super) rows: Vec<ListRow>,
+    /// The lines as text, and the characters of the longest.
+    pub(super) texts: Arc<Vec<String>>,
+    pub(super) longest: usize,
+    pub(super) rows: Arc<Vec<ListRow>>,
     /// Lines that the other one of two shaders has not.
     pub(super) differs: Vec<bool>,
 }

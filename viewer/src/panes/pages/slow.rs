@@ -5,6 +5,7 @@ use crate::canvas::colour::milliseconds;
 use crate::panes::kernel;
 use crate::state::{Tab, Viewer};
 use crate::units::rate as of_rate;
+use crate::words;
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Alternative, Choice};
 use egui::{Align2, Color32, FontId, Grid, Rect, RichText, Sense, Ui, pos2, vec2};
@@ -40,7 +41,8 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let (document, ctx) = (v.document().clone(), ui.ctx().clone());
     let modeller = v.pages.modeller.get_or_insert_with(|| Modeller::start(document, move || ctx.request_repaint()));
     let model = modeller.get(&Question::Kernel(at));
-    let (speed, roofs) = (Speed::of(v.trace(), at), Roofs::of(v.trace()));
+    let known = v.kernel_facts();
+    let (speed, roofs) = (known.speed, known.roofs);
     verdict(ui, v, speed.as_ref(), &roofs, model.as_deref());
     if speed.is_none() && v.host.is_some() && v.again.progress().is_none() && ui.button("Run it now").clicked() {
         let w = &mut v.again.wanted;
@@ -92,16 +94,19 @@ fn verdict(ui: &mut Ui, v: &Viewer, speed: Option<&Speed>, roofs: &Roofs, model:
     if let Some((roof, share)) = s.shares(roofs).first() {
         let from = if roofs.measured { "measured on this device" } else { "the profile's" };
         let above = ceilings_of(v.trace()).and_then(|c| c.above_roof(s.gflops, s.gb_s));
-        ui.label(match above {
+        let said = match above {
             None => format!("It reaches {:.1} % of the nearer roof, {roof} ({from}).", 100.0 * share),
             Some(why) => format!("It reaches {why}."),
-        });
+        };
+        words::label(ui, &said);
     }
     let estimate = model.and_then(|m| m.estimate.as_ref());
     if let Some(e) = estimate {
         let us = e.total() / 1e3;
         let by = e.cost.bound();
-        ui.label(format!("The estimate is {}, most of it {by}; the time is {:.2} times that.", of_us(us), s.us / us));
+        let times = s.us / us;
+        let said = format!("The estimate is {}, most of it {by}; the time is {times:.2} times that.", of_us(us));
+        words::label(ui, &said);
     }
     if let Some((own, best)) = model.and_then(cheapest) {
         let choice = best.choice.as_ref().map_or(String::new(), Choice::to_string);
@@ -157,7 +162,8 @@ fn legend(ui: &mut Ui, cost: &Cost) {
         for (((name, ns), colour), about) in parts.filter(|p| p.0.0.1 > 0.0) {
             let (rect, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
             ui.painter().rect_filled(rect, 1.0, colour);
-            ui.label(RichText::new(format!("{name} ({about}) {}", of_us(ns / 1e3))).small());
+            let text = RichText::new(format!("{name} ({about}) {}", of_us(ns / 1e3))).small();
+            words::hover(ui.label(text), name);
         }
         if cost.hidden > 0.0 {
             ui.weak(RichText::new(format!("{} of them overlap", of_us(cost.hidden / 1e3))).small());
@@ -189,7 +195,7 @@ fn facts(ui: &mut Ui, v: &Viewer, speed: Option<&Speed>, roofs: &Roofs, estimate
     Grid::new("rates").num_columns(2).spacing([16.0, 3.0]).show(ui, |ui| {
         for (name, text) in rows {
             ui.weak(name);
-            ui.label(text);
+            words::label(ui, &text);
             ui.end_row();
         }
     });
@@ -206,11 +212,9 @@ fn choices(ui: &mut Ui, v: &mut Viewer, m: &Modelled) {
     };
     let Some((own, others)) = list.split_first() else { return };
     let made: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
-    ui.label(if made.is_empty() {
-        "It was made with no choices.".into()
-    } else {
-        format!("Made with {}", made.join(", "))
-    });
+    let said =
+        if made.is_empty() { "It was made with no choices.".into() } else { format!("Made with {}", made.join(", ")) };
+    words::label(ui, &said);
     if ui.button("Schedule").on_hover_text("Change a choice and see what it does").clicked() {
         v.pages.shown = None;
         (v.tab, v.dock, v.kernel_pane.form) = (Tab::Kernel, true, kernel::Form::Schedule);
@@ -225,11 +229,12 @@ fn choices(ui: &mut Ui, v: &mut Viewer, m: &Modelled) {
         for a in std::iter::once(&own).chain(&known) {
             let Some(total) = a.total() else { continue };
             let name = a.choice.as_ref().map_or_else(|| "this one".to_string(), Choice::to_string);
-            ui.label(if a.choice.is_none() { RichText::new(name).strong() } else { RichText::new(name) });
+            let text = RichText::new(&name);
+            words::hover(ui.label(if a.choice.is_none() { text.strong() } else { text }), &name);
             bar(ui, total, most);
             let ratio = own.total().map_or(String::new(), |o| format!("{:.2}", total / o));
             ui.label(ratio);
-            ui.label(a.estimate.as_ref().map_or("", |e| e.cost.bound()));
+            words::label(ui, a.estimate.as_ref().map_or("", |e| e.cost.bound()));
             ui.end_row();
         }
     });
@@ -239,7 +244,8 @@ fn choices(ui: &mut Ui, v: &mut Viewer, m: &Modelled) {
     for a in refused.iter().take(12) {
         let why = a.estimate.as_ref().err().and_then(|w| w.lines().next()).unwrap_or("");
         let name = a.choice.as_ref().map_or(String::new(), Choice::to_string);
-        ui.label(RichText::new(format!("{name}: {why}")).small().weak());
+        let said = format!("{name}: {why}");
+        words::hover(ui.label(RichText::new(&said).small().weak()), &said);
     }
 }
 

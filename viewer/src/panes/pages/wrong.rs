@@ -1,14 +1,16 @@
 //! Why a result in mixed precision is wrong: errors by node, magnitudes, and which nodes to keep in f32.
 
 use super::model::{Modeller, Question};
-use super::table::{Cell, show as table};
+use super::table::{Cell, Table};
 use crate::canvas::colour::milliseconds;
+use crate::once::visit;
 use crate::panes::precision;
 use crate::state::Viewer;
+use crate::units::{cut_apart, ending};
 use compiler::passes::mixed_precision::{escape_pattern, keep_list};
+use compiler::trace::Stored;
 use egui::{Color32, Ui};
-use graphview::reasons::{LARGEST_F16, Proposal, WrongNode, findings, keep_first, magnitude, wrong_nodes};
-use graphview::scene::short;
+use graphview::reasons::{Keep, LARGEST_F16, Proposal, WrongNode, findings, keep_first, magnitude, wrong_nodes};
 
 /// Nodes that are proposed.
 const PROPOSED: usize = 8;
@@ -16,7 +18,7 @@ const BAD: Color32 = Color32::from_rgb(210, 60, 60);
 
 /// Draws the page.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
-    let Some(e) = v.trace().errors.clone() else {
+    let Some(e) = &v.trace().errors else {
         ui.label(
             "This trace has no errors. These commands store each node's error alone, and with the nodes before it:",
         );
@@ -38,9 +40,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let modeller = v.pages.modeller.get_or_insert_with(|| Modeller::start(document, move || ctx.request_repaint()));
     let costs = modeller.get(&Question::Stored);
     let stored = costs.as_ref().map_or(&[][..], |m| m.stored.as_slice());
-    let nodes = wrong_nodes(v.trace(), stored);
+    let rows = v.once(costs.is_some(), |v| WrongRows::of(v, stored));
     ui.add_space(4.0);
-    for said in findings(v.trace(), &nodes) {
+    for said in &rows.findings {
         ui.label(format!("- {said}"));
     }
     kept_now(ui, v);
@@ -53,22 +55,66 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         None => {
             ui.spinner();
         }
-        Some(_) => keep(ui, v, &nodes),
+        Some(_) => keep(ui, v, &rows),
     }
     ui.add_space(8.0);
     ui.strong("Every compared node");
-    every(ui, v, &nodes);
+    every(ui, v, &rows);
     precision::summary(ui, v);
 }
 
 /// The layer of a node, as boxes have it.
-fn layer(v: &Viewer, n: &WrongNode) -> String {
+fn layer<'a>(v: &'a Viewer, n: &'a WrongNode) -> &'a str {
     let label = n.group.map(|g| v.trace().groups[g].label.as_str());
-    short(label.and_then(|l| l.split('+').next()).unwrap_or(&n.name))
+    label.and_then(|l| l.split('+').next()).unwrap_or(&n.name)
 }
 
-fn keep(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
-    let Some(Proposal { first, far, verdict }) = keep_first(v.trace(), nodes, PROPOSED) else {
+/// Characters of a layer.
+const NAME: usize = 27;
+
+/// The rows of the page, made once, and again when the cost model has answered.
+pub(crate) struct WrongRows {
+    /// The compared nodes by name.
+    names: Vec<String>,
+    findings: Vec<String>,
+    every: Table,
+    /// Nodes that are proposed, with their places among the compared ones.
+    keep: Option<(Proposal, Table)>,
+}
+
+impl WrongRows {
+    fn of(v: &Viewer, stored: &[Stored]) -> WrongRows {
+        let nodes = wrong_nodes(v.trace(), stored);
+        visit(nodes.len());
+        let layers: Vec<&str> = nodes.iter().map(|n| layer(v, n)).collect();
+        let cut = cut_apart(&layers, NAME, |i, most| ending(layers[i], most));
+        let name = |i: usize| Cell::text(&cut[i]).about(&nodes[i].name);
+        let every = nodes.iter().enumerate().map(|(i, n)| compared(n, name(i))).collect();
+        let proposed = |p: &Proposal| p.first.iter().map(|k| kept_row(k, &nodes[k.at], name(k.at))).collect();
+        let keep = keep_first(v.trace(), &nodes, PROPOSED).map(|p| {
+            let rows = proposed(&p);
+            (p, Table::new("keep", &["layer", "alone", "result without it", "f32 costs"], rows))
+        });
+        WrongRows {
+            findings: findings(v.trace(), &nodes),
+            every: Table::new("compared", &HEADS, every),
+            keep,
+            names: nodes.into_iter().map(|n| n.name).collect(),
+        }
+    }
+}
+
+fn kept_row(k: &Keep, n: &WrongNode, name: Cell) -> Vec<Cell> {
+    vec![
+        name,
+        Cell::number(n.alone, |x| format!("{x:.1e}")),
+        Cell::number(k.left, |x| format!("{x:.1e}")),
+        Cell::number(n.f32_ms, milliseconds),
+    ]
+}
+
+fn keep(ui: &mut Ui, v: &mut Viewer, rows: &WrongRows) {
+    let Some((Proposal { first, far, verdict }, table)) = &rows.keep else {
         ui.weak("Nothing of what was compared is stored in f16, or the errors of nodes alone are not in this trace.");
         return;
     };
@@ -76,24 +122,11 @@ fn keep(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
         ui.label("Every result is within the tolerance: nothing more has to be kept. To come nearer still:");
     }
     ui.label(verdict);
-    let row = |k: &graphview::reasons::Keep| {
-        let n = &nodes[k.at];
-        vec![
-            Cell::text(layer(v, n)),
-            Cell::number(n.alone, |x| format!("{x:.1e}")),
-            Cell::number(k.left, |x| format!("{x:.1e}")),
-            Cell::number(n.f32_ms, milliseconds),
-        ]
-    };
-    let rows: Vec<Vec<Cell>> = first.iter().map(row).collect();
-    let heads = ["layer", "alone", "result without it", "f32 costs"];
-    let mut unsorted = None;
-    let marked = |i: usize| v.marks(std::slice::from_ref(&nodes[first[i].at].name));
-    let clicked = table(ui, "keep", &heads, &rows, &mut unsorted, &marked);
-    let names: Vec<&str> = first.iter().map(|k| nodes[k.at].name.as_str()).collect();
-    kept(ui, v, &names, far.clamp(1, names.len()));
+    let names: Vec<&str> = first.iter().map(|k| rows.names[k.at].as_str()).collect();
+    let clicked = table.show(ui, &mut None, &|i| v.marks(std::slice::from_ref(&rows.names[first[i].at])));
+    kept(ui, v, &names, (*far).clamp(1, names.len()));
     if let Some(i) = clicked {
-        v.select([nodes[first[i].at].name.clone()]);
+        v.select([names[i].to_string()]);
     }
 }
 
@@ -161,29 +194,31 @@ fn compare(ui: &Ui, v: &mut Viewer, keep_f32: Vec<String>) {
     v.start_again(ui.ctx());
 }
 
-fn every(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
+/// Columns of the compared nodes.
+const HEADS: [&str; 9] =
+    ["layer", "op", "alone", "accumulated", "times what it reads", "largest", "of 65504", "stores", "f32 costs"];
+
+fn compared(n: &WrongNode, name: Cell) -> Vec<Cell> {
     let red = |bad: bool| bad.then_some(BAD);
-    let row = |n: &WrongNode| {
-        let scientific = |x: f64| format!("{x:.1e}");
-        vec![
-            Cell::text(layer(v, n)).coloured(red(!n.pass)),
-            Cell::text(&n.op),
-            Cell::number(n.alone, scientific),
-            Cell::number(n.accumulated, scientific),
-            Cell::number(n.growth, |x| format!("{x:.1}")),
-            Cell::number(Some(n.magnitude), magnitude).coloured(red(n.magnitude > LARGEST_F16)),
-            Cell::number(Some(100.0 * n.magnitude / LARGEST_F16), |x| format!("{x:.1} %")),
-            Cell::text(&n.stores),
-            Cell::number(n.f32_ms, milliseconds),
-        ]
-    };
-    let rows: Vec<Vec<Cell>> = nodes.iter().map(row).collect();
-    let heads =
-        ["layer", "op", "alone", "accumulated", "times what it reads", "largest", "of 65504", "stores", "f32 costs"];
+    let scientific = |x: f64| format!("{x:.1e}");
+    vec![
+        name.coloured(red(!n.pass)),
+        Cell::text(&n.op),
+        Cell::number(n.alone, scientific),
+        Cell::number(n.accumulated, scientific),
+        Cell::number(n.growth, |x| format!("{x:.1}")),
+        Cell::number(Some(n.magnitude), magnitude).coloured(red(n.magnitude > LARGEST_F16)),
+        Cell::number(Some(100.0 * n.magnitude / LARGEST_F16), |x| format!("{x:.1} %")),
+        Cell::text(&n.stores),
+        Cell::number(n.f32_ms, milliseconds),
+    ]
+}
+
+fn every(ui: &mut Ui, v: &mut Viewer, rows: &WrongRows) {
     let mut sort = std::mem::take(&mut v.pages.sort);
-    let clicked = table(ui, "compared", &heads, &rows, &mut sort, &|i| v.marks(std::slice::from_ref(&nodes[i].name)));
+    let clicked = rows.every.show(ui, &mut sort, &|i| v.marks(std::slice::from_ref(&rows.names[i])));
     v.pages.sort = sort;
     if let Some(i) = clicked {
-        v.select([nodes[i].name.clone()]);
+        v.select([rows.names[i].clone()]);
     }
 }

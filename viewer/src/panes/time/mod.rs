@@ -4,6 +4,7 @@ mod roofline;
 mod table;
 mod timeline;
 
+use crate::once::visit;
 use crate::state::Viewer;
 use compiler::trace::Kind;
 use egui::Ui;
@@ -80,6 +81,7 @@ pub fn rows(v: &Viewer) -> Vec<Row> {
         bytes: c.bytes,
     };
     let mut rows: Vec<Row> = t.calls().enumerate().map(row).collect();
+    visit(rows.len());
     for r in spent.into_iter().filter(|r| r.kind != Kind::Kernel) {
         let layer = if r.count > 1 { format!("{} x{}", r.name, r.count) } else { r.name };
         rows.push(Row { call: rows.len(), at: None, layer, ms: Some(r.ms), flops: 0, bytes: 0 });
@@ -106,7 +108,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
                     "Median of runs with inputs sent and results read back; {:.2} ms with both on the device. \
                      Shares are of a recorded run of {:.2} ms, by {}.",
                     t.device_ms,
-                    v.trace().run_ms(),
+                    v.document().run_ms(),
                     t.source
                 ))
             }
@@ -114,14 +116,9 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         };
     });
     ui.separator();
-    let rows = rows(v);
-    if rows.is_empty() {
-        ui.weak("Nothing of this model runs on a device.");
-        return;
-    }
     match v.time_pane.part {
-        Part::Table => table::show(ui, v, rows),
+        Part::Table => table::show(ui, v),
         Part::Timeline => timeline::show(ui, v),
-        Part::Roofline => roofline::show(ui, v, &rows),
+        Part::Roofline => roofline::show(ui, v),
     }
 }

@@ -3,15 +3,18 @@
 
 use super::Row;
 use crate::canvas::colour::milliseconds;
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
-use compiler::trace::CompileTrace;
-use egui::{Align2, Color32, Rect, RichText, Ui, vec2};
-use egui_plot::{Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
+use crate::units::{cut_apart, ending};
+use crate::words;
+use egui::{Align2, Color32, Rangef, Rect, RichText, Ui, vec2};
+use egui_plot::{AxisHints, GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
 use graphview::reasons::{Roofs, ceilings_of, doubt};
-use graphview::scene::short;
 
 /// Points of one of so many sizes, by their time.
 const SIZES: usize = 8;
+/// Characters of a name.
+const LONGEST_NAME: usize = 26;
 /// The slowest dispatches that bear their names.
 const NAMED: usize = 24;
 const MEMORY: Color32 = Color32::from_rgb(200, 90, 40);
@@ -35,19 +38,35 @@ impl Dot {
     }
 }
 
-/// A power of ten as a number with its unit left to the axis.
+/// Ticks at powers of ten, and lines at their multiples.
+fn decades(input: GridInput) -> Vec<GridMark> {
+    let (low, high) = input.bounds;
+    // Far away, only some of the powers have a place.
+    let step = ((high - low) / 12.0).ceil().max(1.0);
+    let whole = (low / step).floor() as i32..=(high / step).ceil() as i32;
+    let tick = |k: i32| GridMark { value: f64::from(k) * step, step_size: step };
+    let lines = |k: i32| (2..10).map(move |m| GridMark { value: f64::from(k) + f64::from(m).log10(), step_size: 0.1 });
+    let fine = whole.clone().filter(|_| step <= 1.0);
+    let all = whole.map(tick).chain(fine.flat_map(lines));
+    all.filter(|m| (low..=high).contains(&m.value)).collect()
+}
+
+/// A power of ten as a number with its unit left to the axis; nothing between powers.
 fn power(x: f64) -> String {
+    if (x - x.round()).abs() > 1e-6 {
+        return String::new();
+    }
     let value = 10f64.powf(x);
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 1.0 => format!("{v:.1}"),
-        v if v >= 0.01 => format!("{v:.2}"),
+        v if v >= 1.0 => format!("{v:.0}"),
+        v if v >= 0.001 => format!("{v}"),
         v => format!("{v:.0e}"),
     }
 }
 
 /// Says what the roofs are.
-fn describe(ui: &mut Ui, t: &CompileTrace, roofs: &Roofs) {
+fn describe(ui: &mut Ui, Plotted { roofs, doubts, .. }: &Plotted) {
     let parts = [
         roofs.gb_s.map(|r| (MEMORY, format!("memory {r:.1} GB/s"))),
         roofs.f32_gflops.map(|r| (F32, format!("f32 and f16 {r:.0} GFLOP/s"))),
@@ -60,17 +79,41 @@ fn describe(ui: &mut Ui, t: &CompileTrace, roofs: &Roofs) {
             return;
         }
         let from = if roofs.measured { "Roofs, measured with all cores:" } else { "Roofs that the profile states:" };
-        ui.weak(from).on_hover_text(
-            "f16 is storage here, arithmetic is f32: outside of matrix units both have one roof. \
-             `weft bench --ceilings` measures roofs; the fastest of its runs counts.",
-        );
+        words::weak(ui, from);
         known.into_iter().for_each(|(colour, text)| {
             ui.colored_label(colour, text);
         });
     });
-    let taken = ceilings_of(t).map(|c| format!("They were {}.", c.taken.words()));
-    for text in [taken, doubt(t)].into_iter().flatten() {
-        ui.weak(text);
+    for text in doubts {
+        words::weak(ui, text);
+    }
+}
+
+/// The points of the plot, and the rows that they are.
+pub(crate) struct Plotted {
+    rows: Vec<Row>,
+    dots: Vec<Dot>,
+    /// The dots of the slowest rows with their names.
+    named: Vec<(usize, String)>,
+    roofs: Roofs,
+    /// Sentences above the plot.
+    doubts: Vec<String>,
+}
+
+impl Plotted {
+    fn of(v: &Viewer) -> Plotted {
+        let rows = super::rows(v);
+        let dots = dots(v, &rows);
+        let mut order: Vec<usize> = (0..dots.len()).collect();
+        order.sort_by(|&a, &b| dots[b].share.total_cmp(&dots[a].share));
+        order.truncate(NAMED);
+        let layer = |&d: &usize| rows[dots[d].row].layer.split('+').next().unwrap_or_default();
+        let layers: Vec<&str> = order.iter().map(layer).collect();
+        let names = cut_apart(&layers, LONGEST_NAME, |i, most| ending(layers[i], most));
+        let named = order.into_iter().zip(names).collect();
+        let taken = ceilings_of(v.trace()).map(|c| format!("They were {}.", c.taken.words()));
+        let doubts = [taken, doubt(v.trace())].into_iter().flatten().collect();
+        Plotted { named, dots, rows, roofs: Roofs::of(v.trace()), doubts }
     }
 }
 
@@ -87,27 +130,39 @@ fn dots(v: &Viewer, rows: &[Row]) -> Vec<Dot> {
 }
 
 /// Draws the plot.
-pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
-    let dots = dots(v, rows);
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
+    let plotted = v.once(v.selection(), |v| Plotted::of(v));
+    let Plotted { rows, dots, roofs, .. } = &*plotted;
+    visit(dots.len());
+    in_sight(dots.len());
     if dots.is_empty() {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
     }
-    let roofs = Roofs::of(v.trace());
-    describe(ui, v.trace(), &roofs);
+    describe(ui, &plotted);
     let nearest = |p: PlotPoint, most: f64| {
         let distance = |d: &Dot| (d.at[0] - p.x).hypot(d.at[1] - p.y);
         dots.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).filter(|d| distance(d) < most).map(|d| d.row)
     };
     let (accent, ink) = (ui.visuals().selection.stroke.color, ui.visuals().text_color());
     let response = Plot::new("roofline")
-        .x_axis_label("operations for each byte")
-        .y_axis_label("GFLOP/s")
-        .x_axis_formatter(|mark, _| power(mark.value))
-        .y_axis_formatter(|mark, _| power(mark.value))
+        .custom_x_axes(vec![
+            AxisHints::new_x()
+                .label("operations for each byte")
+                .formatter(|mark, _| power(mark.value))
+                .label_spacing(Rangef::new(12.0, 24.0)),
+        ])
+        .custom_y_axes(vec![
+            AxisHints::new_y()
+                .label("GFLOP/s")
+                .formatter(|mark, _| power(mark.value))
+                .label_spacing(Rangef::new(10.0, 20.0)),
+        ])
+        .x_grid_spacer(decades)
+        .y_grid_spacer(decades)
         .allow_scroll(false)
         .show(ui, |plot| {
-            lines(plot, &dots, &roofs);
+            lines(plot, dots, roofs);
             for size in 0..SIZES {
                 let radius = 2.5 + 1.6 * size as f32;
                 let of = |marked: bool| {
@@ -118,7 +173,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
                 plot.points(Points::new("dispatches", of(false)).radius(radius).color(fill));
                 plot.points(Points::new("selected", of(true)).radius(radius + 1.0).color(accent));
             }
-            names(plot, &dots, rows, ink);
+            names(plot, &plotted, ink);
             plot.pointer_coordinate().filter(|_| plot.response().hovered()).and_then(|p| nearest(p, 0.08))
         });
     if let Some(i) = response.inner {
@@ -159,20 +214,24 @@ fn lines(plot: &mut PlotUi<'_>, dots: &[Dot], roofs: &Roofs) {
 }
 
 /// Names beside the slowest dispatches, where there is room.
-fn names(plot: &mut PlotUi<'_>, dots: &[Dot], rows: &[Row], ink: Color32) {
-    let mut order: Vec<&Dot> = dots.iter().collect();
-    order.sort_by(|a, b| b.share.total_cmp(&a.share));
+fn names(plot: &mut PlotUi<'_>, plotted: &Plotted, ink: Color32) {
     let mut taken: Vec<Rect> = vec![];
-    for d in order.into_iter().take(NAMED) {
-        let name = short(rows[d.row].layer.split('+').next().unwrap_or_default());
+    for (d, name) in plotted.named.iter().map(|(d, name)| (&plotted.dots[*d], name)) {
         let at = plot.screen_from_plot(PlotPoint::from(d.at));
-        let place = Rect::from_min_size(at - vec2(0.0, 7.0), vec2(14.0 + 6.0 * name.chars().count() as f32, 14.0));
+        let width = 14.0 + 6.0 * name.chars().count() as f32;
+        // Near the right edge a name stands before its point.
+        let before = at.x + width > plot.response().rect.max.x;
+        let place = Rect::from_min_size(at - vec2(if before { width } else { 0.0 }, 7.0), vec2(width, 14.0));
         if taken.iter().any(|t| t.intersects(place)) {
             continue;
         }
         taken.push(place);
         let gap = " ".repeat(2 + d.size());
-        let text = Text::new("names", PlotPoint::from(d.at), RichText::new(format!("{gap}{name}")).small());
-        plot.text(text.color(ink).anchor(Align2::LEFT_CENTER));
+        let (said, align) = match before {
+            true => (format!("{name}{gap}"), Align2::RIGHT_CENTER),
+            false => (format!("{gap}{name}"), Align2::LEFT_CENTER),
+        };
+        let text = Text::new("names", PlotPoint::from(d.at), RichText::new(said).small());
+        plot.text(text.color(ink).anchor(align));
     }
 }

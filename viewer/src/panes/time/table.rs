@@ -2,8 +2,9 @@
 
 use super::Row;
 use crate::canvas::colour::{heat, milliseconds, si};
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
-use crate::units::{CHARACTER, beginning, layer_name, rate};
+use crate::units::{CHARACTER, beginning, cut_apart, layer_name, rate};
 use egui::{Align2, FontId, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 use std::cmp::Ordering;
 
@@ -31,10 +32,16 @@ const COLUMNS: [(Column, &str, f32); 8] = [
 ];
 
 /// How the table is sorted.
-#[derive(Clone, Copy)]
-pub(super) struct Sort {
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Sort {
     column: Column,
     falling: bool,
+}
+
+/// The rows in order.
+pub(crate) struct Table {
+    rows: Vec<Row>,
+    longest: f64,
 }
 impl Default for Sort {
     fn default() -> Self {
@@ -55,15 +62,12 @@ fn order(a: &Row, b: &Row, column: Column) -> Ordering {
     }
 }
 
-fn cell(r: &Row, (column, width): (Column, f32), total: f64) -> String {
+fn cell(r: &Row, name: &str, column: Column, total: f64) -> String {
     let number = |x: Option<f64>| x.map_or(String::new(), rate);
     match column {
         Column::Order | Column::Gflops | Column::Gbs | Column::Flops | Column::Bytes if r.at.is_none() => String::new(),
         Column::Order => r.call.to_string(),
-        Column::Layer => {
-            let room = ((width - 8.0) / CHARACTER) as usize;
-            if r.at.is_some() { layer_name(&r.layer, room) } else { beginning(&r.layer, room) }
-        }
+        Column::Layer => name.to_string(),
         Column::Time => r.ms.map_or(String::new(), milliseconds),
         Column::Share => {
             r.ms.filter(|ms| *ms > 0.0 && total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0))
@@ -76,14 +80,23 @@ fn cell(r: &Row, (column, width): (Column, f32), total: f64) -> String {
 }
 
 /// Draws the table.
-pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let sort = v.time_pane.sort;
-    rows.sort_by(|a, b| {
-        let order = order(a, b, sort.column);
-        if sort.falling { order.reverse() } else { order }
+    let table = v.once(sort, |v| {
+        let mut rows = super::rows(v);
+        rows.sort_by(|a, b| {
+            let order = order(a, b, sort.column);
+            if sort.falling { order.reverse() } else { order }
+        });
+        let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
+        Table { rows, longest }
     });
-    let total = v.trace().run_ms();
-    let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
+    let (rows, longest) = (&table.rows, table.longest);
+    if rows.is_empty() {
+        ui.weak("Nothing of this model runs on a device.");
+        return;
+    }
+    let total = v.document().run_ms();
     let timed = total > 0.0;
     let of_time = |c: Column| matches!(c, Column::Time | Column::Share | Column::Gflops | Column::Gbs);
     // Layers need room: counts give way first.
@@ -97,37 +110,27 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
     let mut chosen = None;
     ui.spacing_mut().item_spacing.y = 0.0;
     ScrollArea::both().id_salt("times").auto_shrink(false).show_rows(ui, 18.0, rows.len(), |ui, range| {
-        for r in &rows[range] {
+        in_sight(range.len());
+        visit(range.len());
+        let names: Vec<&str> = rows[range.clone()].iter().map(|r| r.layer.as_str()).collect();
+        let room = ((layer - 8.0) / CHARACTER) as usize;
+        let named = |i: usize, most: usize| match rows[range.start + i].at {
+            Some(_) => layer_name(names[i], most),
+            None => beginning(names[i], most),
+        };
+        let names = cut_apart(&names, room, named);
+        for (r, name) in rows[range].iter().zip(&names) {
             let width: f32 = widths.iter().sum();
             let (rect, response) = ui.allocate_exact_size(vec2(width, 18.0), Sense::click());
-            let dark = ui.visuals().dark_mode;
             if super::is_marked(v, r) {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().selection.bg_fill.gamma_multiply(0.5));
             } else if response.hovered() {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
             }
-            let mut left = rect.min.x;
-            for ((column, ..), width) in shown.iter().zip(&widths) {
-                let place = Rect::from_min_size(pos2(left, rect.min.y), vec2(*width, 18.0));
-                left += width;
-                if *column == Column::Time
-                    && let Some(ms) = r.ms.filter(|_| longest > 0.0)
-                {
-                    let bar = vec2((width - 6.0) * (ms / longest) as f32, 3.0);
-                    let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
-                    ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
-                }
-                let text = cell(r, (*column, *width), total);
-                let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
-                let (at, align) = match column {
-                    Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
-                    _ => (place.right_center() - vec2(4.0, 0.0), Align2::RIGHT_CENTER),
-                };
-                painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
-            }
+            cells(ui, (r, name, rect), &shown, &widths, [total, longest]);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
-            let name = r.at.map_or(&r.layer, |(_, kernel)| &v.trace().kernels[kernel].name);
-            if response.on_hover_text(name).clicked() {
+            let kernel = r.at.map(|(_, kernel)| format!("\nkernel {}", v.trace().kernels[kernel].name));
+            if response.on_hover_text(format!("{}{}", r.layer, kernel.unwrap_or_default())).clicked() {
                 chosen = r.at.or(chosen);
             }
         }
@@ -135,6 +138,35 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
     if let Some((group, kernel)) = chosen {
         v.select_group(group);
         v.show_kernel(kernel);
+    }
+}
+
+/// Paints the cells of a row.
+fn cells(
+    ui: &Ui,
+    (r, name, rect): (&Row, &str, Rect),
+    shown: &[(Column, &str, f32)],
+    widths: &[f32],
+    [total, longest]: [f64; 2],
+) {
+    let (dark, mut left) = (ui.visuals().dark_mode, rect.min.x);
+    for ((column, ..), width) in shown.iter().zip(widths) {
+        let place = Rect::from_min_size(pos2(left, rect.min.y), vec2(*width, 18.0));
+        left += width;
+        if *column == Column::Time
+            && let Some(ms) = r.ms.filter(|_| longest > 0.0)
+        {
+            let bar = vec2((width - 6.0) * (ms / longest) as f32, 3.0);
+            let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
+            ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
+        }
+        let text = cell(r, name, *column, total);
+        let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
+        let (at, align) = match column {
+            Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
+            _ => (place.right_center() - vec2(4.0, 0.0), Align2::RIGHT_CENTER),
+        };
+        painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
     }
 }
 

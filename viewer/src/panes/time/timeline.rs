@@ -1,8 +1,10 @@
 //! A run on one axis, with lanes for host, upload, device and readback: widths are durations, what is empty is a gap.
 
 use crate::canvas::colour::{heat, milliseconds, pastel};
+use crate::once::{in_sight, visit};
 use crate::state::Viewer;
-use compiler::trace::{Call, CompileTrace, Lane, RunSpans, Span};
+use crate::words;
+use compiler::trace::{CompileTrace, Lane, RunSpans, Span};
 use egui::{Align2, Color32, FontId, Rect, Response, ScrollArea, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
 use graphview::timeline::{about_run, run_spans};
 
@@ -45,6 +47,7 @@ struct Sums {
 impl Sums {
     fn of(run: &RunSpans, [from, to]: [f64; 2]) -> Sums {
         let mut out = Sums::default();
+        visit(run.spans.len());
         let mut kernels = 0.0;
         for s in run.spans.iter().filter(|s| !s.waits) {
             let [start, end] = [s.start_us / 1e3, s.end_us / 1e3];
@@ -68,6 +71,68 @@ impl Sums {
     }
 }
 
+/// A lane of the timeline.
+struct Row {
+    name: &'static str,
+    /// Its spans by their places in the run, the first ones first.
+    spans: Vec<usize>,
+    /// The longest of them, in microseconds.
+    longest: f64,
+}
+
+impl Row {
+    /// Its spans that may lie between two times, each with the number of the lane.
+    fn between<'a>(
+        &'a self,
+        run: &'a RunSpans,
+        from: f64,
+        to: f64,
+        lane: usize,
+    ) -> impl Iterator<Item = (usize, &'a Span)> {
+        let start = |i: &usize| run.spans[*i].start_us;
+        let first = self.spans.partition_point(|i| start(i) + self.longest < from);
+        let last = self.spans.partition_point(|i| start(i) <= to).max(first);
+        self.spans[first..last].iter().map(move |&i| (lane, &run.spans[i]))
+    }
+}
+
+/// A run as the timeline draws it.
+pub(crate) struct Run {
+    run: RunSpans,
+    /// Milliseconds of it.
+    total: f64,
+    /// A description, in words.
+    about: String,
+    lanes: Vec<Row>,
+    /// The longest dispatch, in microseconds.
+    longest: f64,
+    /// Group and kernel of each dispatch.
+    calls: Vec<(usize, usize)>,
+}
+
+impl Run {
+    fn of(t: &CompileTrace) -> Option<Run> {
+        let run = run_spans(t).filter(|r| r.end_us() > 0.0)?.into_owned();
+        visit(run.spans.len());
+        let long = |i: &usize| run.spans[*i].end_us - run.spans[*i].start_us;
+        let lane = |(lane, name): &(Lane, &'static str)| {
+            let mut spans: Vec<usize> = (0..run.spans.len()).filter(|&i| run.spans[i].lane == *lane).collect();
+            spans.sort_by(|a, b| run.spans[*a].start_us.total_cmp(&run.spans[*b].start_us));
+            let longest = spans.iter().map(long).fold(0.0, f64::max);
+            (!spans.is_empty()).then_some(Row { name, spans, longest })
+        };
+        let kernels = (0..run.spans.len()).filter(|&i| run.spans[i].dispatch.is_some());
+        Some(Run {
+            total: run.end_us() / 1e3,
+            about: about_run(t, &run),
+            lanes: Lane::ALL.iter().filter_map(lane).collect(),
+            longest: kernels.map(|i| long(&i)).fold(0.0, f64::max),
+            calls: t.calls().map(|c| (c.group, c.kernel)).collect(),
+            run,
+        })
+    }
+}
+
 /// Height of the bars, and of a lane.
 const HIGH: f32 = 34.0;
 const LANE: f32 = 56.0;
@@ -78,17 +143,15 @@ const TOP: f32 = 22.0;
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let document = v.document().clone();
     let t = document.trace();
-    let calls: Vec<&Call> = t.calls().collect();
-    let Some(run) = run_spans(t).filter(|r| r.end_us() > 0.0) else {
+    let run = v.once((), |v| Run::of(v.trace()));
+    let Some(run) = run.as_ref() else {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
     };
-    let total = run.end_us() / 1e3;
-    ui.weak(about_run(t, &run));
-    controls(ui, v, &run, total);
-    let lanes: Vec<(Lane, &str)> = Lane::ALL.into_iter().filter(|l| run.spans.iter().any(|s| s.lane == l.0)).collect();
-    let kernels = run.spans.iter().filter(|s| s.dispatch.is_some());
-    let longest = kernels.map(|s| s.end_us - s.start_us).fold(0.0, f64::max);
+    let total = run.total;
+    words::weak(ui, &run.about);
+    controls(ui, v, run);
+    let (lanes, longest) = (&run.lanes, run.longest);
     let room = ui.available_width() - 12.0;
     let width = room * v.time_pane.zoom.times;
     let scale = f64::from(width) / total;
@@ -101,21 +164,25 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         let height = TOP + LANE * lanes.len() as f32 + 6.0;
         let (rect, response) = ui.allocate_exact_size(vec2(width, height), Sense::click_and_drag());
         ruler(ui, rect, total);
-        for (k, (_, name)) in lanes.iter().enumerate() {
+        for (k, Row { name, .. }) in lanes.iter().enumerate() {
             let at = pos2(ui.clip_rect().min.x + 2.0, rect.min.y + TOP + LANE * k as f32);
             ui.painter().text(at, Align2::LEFT_TOP, name, FontId::proportional(9.5), ui.visuals().weak_text_color());
             let line = at.y + 13.0 + HIGH + 2.0;
             ui.painter().hline(rect.x_range(), line, Stroke::new(0.5, ui.visuals().faint_bg_color));
         }
-        for s in &run.spans {
-            let k = lanes.iter().position(|l| l.0 == s.lane).unwrap_or(0);
+        let us = |x: f32| f64::from(x - rect.min.x) / scale * 1e3;
+        let clip = ui.clip_rect();
+        let own = lanes.iter().enumerate().flat_map(|(k, l)| l.between(&run.run, us(clip.min.x), us(clip.max.x), k));
+        for (k, s) in own {
+            visit(1);
             let top = rect.min.y + TOP + 13.0 + LANE * k as f32;
             let x = |us: f64| rect.min.x + (us / 1e3 * scale) as f32;
             let place = Rect::from_min_max(pos2(x(s.start_us), top), pos2(x(s.end_us), top + HIGH));
             if !place.intersects(ui.clip_rect()) {
                 continue;
             }
-            let group = s.dispatch.and_then(|i| Some(calls.get(i)?.group));
+            in_sight(1);
+            let group = s.dispatch.and_then(|i| Some(run.calls.get(i)?.0));
             bar(ui, v, s, group, place, longest);
             if response.hover_pos().is_some_and(|p| place.expand2(vec2(0.5, 0.0)).contains(p)) {
                 response.clone().on_hover_text_at_pointer(tip(t, s, group));
@@ -130,9 +197,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         "Drag over a range to sum it up, with Shift to zoom to it; a double-click shows all. Colours of kernels: share of the longest; the line below a bar: its \
          fused group. Outlines are waits.",
     );
-    if let Some(call) = chosen.and_then(|i| calls.get(i)) {
-        v.select_group(call.group);
-        v.show_kernel(call.kernel);
+    if let Some(&(group, kernel)) = chosen.and_then(|i| run.calls.get(i)) {
+        v.select_group(group);
+        v.show_kernel(kernel);
     }
 }
 
@@ -144,16 +211,17 @@ fn tip(t: &CompileTrace, s: &Span, group: Option<usize>) -> String {
     }
 }
 
-fn controls(ui: &mut Ui, v: &mut Viewer, run: &RunSpans, total: f64) {
-    let room = ui.available_width() - 12.0;
+fn controls(ui: &mut Ui, v: &mut Viewer, run: &Run) {
+    let (room, total) = (ui.available_width() - 12.0, run.total);
+    let range = v.time_pane.zoom.range.unwrap_or([0.0, total]);
+    let sums = v.once(range.map(f64::to_bits), |_| Sums::of(&run.run, range).words());
     ui.horizontal_wrapped(|ui| {
         ui.label("Zoom");
         let zoom = &mut v.time_pane.zoom;
         let slider = ui.add(egui::Slider::new(&mut zoom.times, 1.0..=MOST).logarithmic(true).show_value(false));
         slider.widget_info(|| egui::WidgetInfo::slider(true, f64::from(zoom.times), "Zoom"));
-        let range = zoom.range.unwrap_or([0.0, total]);
         let from = zoom.range.map_or("all: ".into(), |r| format!("{} to {}: ", milliseconds(r[0]), milliseconds(r[1])));
-        ui.weak(format!("{from}{}", Sums::of(run, range).words()));
+        ui.weak(format!("{from}{sums}"));
         if zoom.range.is_some() {
             if ui.small_button("Zoom in").clicked() {
                 zoom.to(range, total, room);
