@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "installs the archive of `release` and the wheel of `wheel` in bare roots of the oldest and the newest Debian that apt reaches, and runs the first command there (as root, on Linux)";
+pub const HELP: &str = "installs the archive of `release` and the wheel of `wheel` in bare roots of the oldest and the \
+                        newest Debian that apt reaches, and runs the first command there (as root, on Linux)";
 
 /// Debian's releases, the oldest with glibc 2.28 first.
 const SUITES: [&str; 6] = ["buster", "bullseye", "bookworm", "trixie", "forky", "sid"];

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[BASE] says what in the public interface of the published crates is no longer as at the commit BASE (by default the last tag), by cargo-semver-checks, which is fetched";
+pub const HELP: &str = "[BASE] says what in the public interface of the published crates is no longer as at the commit \
+                        BASE (by default the last tag), by cargo-semver-checks, which is fetched";
 
 /// The program, as cargo installs it.
 const PROGRAM: &str = "cargo-semver-checks";

@@ -119,7 +119,7 @@ const USES: &[Use] = &[
         ],
         examples: [
             "weft export squeezenet1_1 --c squeezenet",
-            "weft export model.onnx --amp auto -i photo.png -o model.fp16.onnx",
+            "weft export model.onnx --amp auto -i cat.png -o model.fp16.onnx",
         ],
     },
     Use {

@@ -178,6 +178,9 @@ fn readers() -> PathBuf {
     std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
     weft(&folder, &["export", "classifier.weft", "-o", "model.onnx", "-q"]);
     std::fs::remove_file(folder.join("classifier.weft")).expect("the classifier goes");
+    for name in ["a.onnx", "b.onnx"] {
+        std::fs::copy(folder.join("model.onnx"), folder.join(name)).expect("copies");
+    }
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/decoders/old.onnx");
     std::fs::copy(decoder, folder.join("decoder.onnx")).expect("copies");
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
