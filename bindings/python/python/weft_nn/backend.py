@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import onnx
 import onnx.shape_inference
+from numpy.typing import NDArray
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from ._errors import UNSUPPORTED, Error
@@ -40,7 +41,7 @@ class WeftBackendRep(BackendRep):
     def __init__(self, model: onnx.ModelProto, device: str, options: Dict[str, Any]) -> None:
         self._model = model
         self._options = dict(options, device=device)
-        self._sessions: Dict[Any, Tuple[Session, Dict[str, np.ndarray]]] = {}
+        self._sessions: Dict[Any, Tuple[Session, Dict[str, NDArray[Any]]]] = {}
         constants = {tensor.name for tensor in model.graph.initializer}
         self._inputs = [v.name for v in model.graph.input if v.name not in constants]
         self._outputs = [v.name for v in model.graph.output]
@@ -57,14 +58,14 @@ class WeftBackendRep(BackendRep):
         results = session.run({name: array for name, array in arrays.items() if name not in fixed})
         return namedtupledict("Outputs", self._outputs)(*(results[name] for name in self._outputs))
 
-    def _session(self, arrays: Dict[str, np.ndarray]) -> Tuple[Session, Dict[str, np.ndarray]]:
+    def _session(self, arrays: Dict[str, NDArray[Any]]) -> Tuple[Session, Dict[str, NDArray[Any]]]:
         """The session for inputs of these sizes, and the inputs that are constants in it."""
         key = tuple((name, array.shape) for name, array in arrays.items())
         if key not in self._sessions:
             self._sessions[key] = self._compiled(arrays)
         return self._sessions[key]
 
-    def _compiled(self, arrays: Dict[str, np.ndarray]) -> Tuple[Session, Dict[str, np.ndarray]]:
+    def _compiled(self, arrays: Dict[str, NDArray[Any]]) -> Tuple[Session, Dict[str, NDArray[Any]]]:
         try:
             return self._with_constants(arrays, {}), {}
         except Error as error:
@@ -78,7 +79,7 @@ class WeftBackendRep(BackendRep):
                 pass
         raise reason
 
-    def _with_constants(self, arrays: Dict[str, np.ndarray], values: Dict[str, np.ndarray]) -> Session:
+    def _with_constants(self, arrays: Dict[str, NDArray[Any]], values: Dict[str, NDArray[Any]]) -> Session:
         shapes: Dict[str, Sequence[int]] = {name: list(array.shape) for name, array in arrays.items() if name not in values}
         return compile(load(self._model, shapes=shapes, values=values), **self._options)
 
@@ -108,7 +109,7 @@ class WeftBackend(Backend):
         node: onnx.NodeProto,
         inputs: Any,
         device: str = "CPU",
-        outputs_info: Optional[Sequence[Tuple[np.dtype, Tuple[int, ...]]]] = None,
+        outputs_info: Optional[Sequence[Tuple[np.dtype[Any], Tuple[int, ...]]]] = None,
         **kwargs: Any,
     ) -> Optional[Tuple[Any, ...]]:
         """The results of a node. `outputs_info`: types and shapes of the results, where they are known."""
