@@ -1,7 +1,9 @@
 //! Register tiles of products of integers: words of both operands, multiplied element by element.
 
 use crate::isa::Isa;
-use crate::tile_operands::{Kind, Operands};
+#[cfg(target_arch = "x86_64")]
+use crate::tile_operands::Kind;
+use crate::tile_operands::Operands;
 
 /// Computes a part of `n` rows of a product of integers.
 ///
