@@ -125,8 +125,8 @@ impl Table {
         widths
     }
 
-    /// The texts of a column in so many characters: what long ones begin with alike is left out, and different texts
-    /// stay different where that is possible.
+    /// The texts of a column in so many characters: what those that are too long begin with alike is left out, and
+    /// different texts stay different where that is possible.
     fn cut(&self, column: usize, width: usize) -> Vec<String> {
         let cell = |r: &Row| r.cell_iter().nth(column).map_or_else(String::new, Cell::content);
         let texts: Vec<String> = self.inner.row_iter().map(cell).collect();
@@ -134,7 +134,7 @@ impl Table {
         let long: Vec<&str> = texts.iter().copied().filter(|t| t.chars().count() > width).collect();
         let alike = common_path(&long);
         cut_apart(&texts, width, |i, most| match texts[i].strip_prefix(alike) {
-            Some(rest) if !alike.is_empty() && texts[i].chars().count() > most => shortened(&format!("…{rest}"), most),
+            Some(rest) if !alike.is_empty() => shortened(&format!("…{rest}"), most),
             _ => shortened(texts[i], most),
         })
     }
