@@ -17,11 +17,11 @@ pub fn few_ms(ms: f64) -> String {
     }
 }
 
-/// A magnitude in three digits or all before the point: `65504`, `13.9`, `0.982`; tiny and huge ones as powers of ten.
+/// A magnitude in few digits, all of them before the point: `65504`, `13.9`, `0.982`; tiny and huge ones as powers of ten.
 pub fn magnitude(x: f64) -> String {
     match x.abs() {
         0.0 => "0".into(),
-        size if size >= 1e7 || size < 1e-3 => format!("{x:.2e}"),
+        size if !(1e-3..1e7).contains(&size) => format!("{x:.2e}"),
         size if size >= 100.0 => format!("{x:.0}"),
         size if size >= 10.0 => format!("{x:.1}"),
         size if size >= 1.0 => format!("{x:.2}"),
