@@ -17,7 +17,8 @@ pub fn few_ms(ms: f64) -> String {
     }
 }
 
-/// A magnitude in few digits, all of them before the point: `65504`, `13.9`, `0.982`; tiny and huge ones as powers of ten.
+/// A magnitude in few digits, all of them before the point: `65504`, `13.9`, `0.982`. Tiny and huge ones are
+/// powers of ten.
 pub fn magnitude(x: f64) -> String {
     match x.abs() {
         0.0 => "0".into(),

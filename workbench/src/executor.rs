@@ -223,19 +223,6 @@ pub fn pipeline_for(
     Ok(calibrated_pipeline(module, settings, profile, inputs)?.0)
 }
 
-/// As [`pipeline_for`], for a file: nothing is said about times, as nothing runs here.
-///
-/// # Errors
-/// As there.
-pub fn pipeline_for_file(
-    module: &Module,
-    settings: &Settings,
-    profile: &DeviceProfile,
-    inputs: &[Tensor],
-) -> Result<PipelineOptions> {
-    Ok(chosen_pipeline(module, settings, profile, inputs)?.0)
-}
-
 /// As [`pipeline_for`], with the names of the model that mean the nodes which calibration keeps in f32.
 pub fn calibrated_pipeline(
     module: &Module,
@@ -251,7 +238,11 @@ pub fn calibrated_pipeline(
     chosen_pipeline(module, settings, profile, inputs)
 }
 
-fn chosen_pipeline(
+/// As [`calibrated_pipeline`], where nothing runs here: nothing is said about times.
+///
+/// # Errors
+/// As there; a keep list that names nodes which are not there.
+pub fn chosen_pipeline(
     module: &Module,
     settings: &Settings,
     profile: &DeviceProfile,

@@ -11,7 +11,7 @@ use compiler::passes::{
 use compiler::profile::DeviceProfile;
 use std::io::Write;
 use std::path::Path;
-use workbench::executor::{pipeline_for_file, target_profile};
+use workbench::executor::{chosen_pipeline, target_profile};
 use workbench::inputs::given;
 use workbench::models::{inputs_for, load, load_kept_open};
 use workbench::options::{Heading, Tabled};
@@ -85,9 +85,9 @@ fn passes(a: &ExportArgs, module: &Module, profile: &DeviceProfile) -> Result<Pi
         let given = given(&a.input, &a.model, &a.common)?;
         let sized = load(&a.model, &a.common, given.as_ref())?;
         let inputs = inputs_for(&sized, given.as_ref(), &a.common)?;
-        pipeline_for_file(&sized, &a.common, profile, &inputs)?
+        chosen_pipeline(&sized, &a.common, profile, &inputs)?.0
     } else {
-        pipeline_for_file(module, &a.common, profile, &[])?
+        chosen_pipeline(module, &a.common, profile, &[])?.0
     };
     // ONNX has no operators for Winograd's transforms: convolutions stay convolutions.
     options.disabled.push(Winograd::NAME.into());

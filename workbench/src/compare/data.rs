@@ -131,11 +131,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     let device = crate::executor::open_device(&a.settings)?;
     let silent = a.settings.silent();
     let reader = Files::new(&a.input, &a.model, &silent);
-    // How images are prepared is said once.
-    if let Some(image) = files.iter().find(|f| is_image(f)) {
-        let said = Files::new(&a.input, &a.model, &a.settings).read(image);
-        said.map_err(|e| e.at(image.display().to_string()))?;
-    }
+    say_preparation(a, &files)?;
     let module = load(&a.model, &a.settings, Some(&reader.read(&files[0])?))?;
     let read = |file: &Path| -> Result<Vec<Tensor>> {
         inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| e.at(file.display().to_string()))
@@ -184,6 +180,13 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     Ok(cases)
+}
+
+/// How images are prepared is said once, of the first.
+fn say_preparation(a: &Request, files: &[PathBuf]) -> Result<()> {
+    let Some(image) = files.iter().find(|f| is_image(f)) else { return Ok(()) };
+    let said = Files::new(&a.input, &a.model, &a.settings).read(image);
+    said.map(drop).map_err(|e| e.at(image.display().to_string()))
 }
 
 /// The ranges of the values that are stored in f16, over the inputs in these files.
