@@ -13,7 +13,7 @@ use workbench::compare::record::Summary;
 use workbench::compare::{
     Case, Cause, Comparison, FolderComparison, NodeError, Peer, Request, Side, WORST, compare, over_folder,
 };
-use workbench::figures::few_ms;
+use workbench::figures::{few_ms, magnitude};
 use workbench::written::write_file;
 
 /// Nodes that the table of errors names, at most: those that add most.
@@ -135,7 +135,10 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     show_table(&t)?;
     let bad: Vec<_> = nodes.iter().filter(|n| !n.difference.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
-        let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]);
+        if a.peer.is_some() {
+            print_text("each node against the interpreter:")?;
+        }
+        let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]).spare(2);
         for NodeError { name, op, difference: d, .. } in bad {
             t.add_row([
                 verdict(d.pass),
@@ -195,15 +198,15 @@ fn print_ranges(ranges: &[StoredRange], all: bool) -> Result<()> {
     if shown == 0 {
         return Ok(());
     }
-    let share = |part: u64, whole: u64| match part as f64 * 100.0 / whole.max(1) as f64 {
+    let share = |part: f64| match part * 100.0 {
         0.0 => "-".to_string(),
         few if few < 0.01 => "<0.01 %".to_string(),
         percent => format!("{percent:.2} %"),
     };
-    let mut t = table(&["stored in f16", "op", "largest", "of 65504", "inf", "to 0", "subnormal"]);
+    let mut t = table(&["stored in f16", "op", "largest", "of 65504", "inf", "to 0", "subnormal"]).spare(1);
     for r in &ranges[..shown] {
-        let parts = [r.overflowing, r.zeroed, r.subnormal].map(|n| share(n, r.elements));
-        let first = [r.name.to_string(), r.op.clone(), format!("{:.4e}", r.largest), format!("{:.4}", r.of_f16)];
+        let parts = [r.overflowing, r.zeroed, r.subnormal].map(|n| share(n as f64 / r.elements.max(1) as f64));
+        let first = [r.name.to_string(), r.op.clone(), magnitude(r.largest), share(r.of_f16)];
         t.add_row(first.into_iter().chain(parts));
     }
     show_table(&t)?;
@@ -249,7 +252,7 @@ fn print_points(a: &CompareArgs, r: &Accumulated) -> Result<()> {
         rising.truncate(ROWS);
         rising.sort_by_key(|r| r.1);
     }
-    let mut t = table(&["errors along the graph", "op", "rel l2", "of the tolerance"]);
+    let mut t = table(&["errors along the graph", "op", "rel l2", "of the tolerance"]).spare(1);
     for p in rising.into_iter().map(|(_, i)| &r.points[i]) {
         let figures = [format!("{:.3e}", p.error), format!("{:.2}", p.used)];
         t.add_row([p.node.to_string(), p.op.clone()].into_iter().chain(figures));

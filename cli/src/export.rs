@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weft::external::c::files_of;
 use weft::packed_constant;
-use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
+use workbench::executor::{Device, chosen_pipeline, compile_options, profile_on, target_profile};
 use workbench::models::{inputs_for, load, short_name};
 use workbench::options::Tabled;
 use workbench::progress::{Progress, log};
@@ -57,7 +57,7 @@ fn compiled(
     refused: &dyn Fn(String) -> Error,
 ) -> Result<Compiled> {
     let inputs = inputs_for(&module, None, common)?;
-    let options = compile_options(pipeline_for(&module, common, profile, &inputs)?, common, profile)?;
+    let options = compile_options(chosen_pipeline(&module, common, profile, &inputs)?.0, common, profile)?;
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
     compile(module, &options, profile, emitter, &mut |s, d, t| progress.report(s, d, t)).map_err(|e| match e {
         CompileError::NeedsCpu(why) => refused(why),

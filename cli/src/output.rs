@@ -49,6 +49,11 @@ pub fn print_text(text: &str) -> Result<()> {
     print_line(&shown(text))
 }
 
+/// As [`print_text`], with lines that are longer than the terminal broken between words.
+pub fn print_wrapped(text: &str) -> Result<()> {
+    print_text(&wrapped(text, terminal_width()))
+}
+
 /// Prints a table to stdout as [`print_text`]; its cells are shown already, and may be coloured.
 pub fn show_table(table: &Table) -> Result<()> {
     print_line(&table.to_string())
@@ -57,7 +62,7 @@ pub fn show_table(table: &Table) -> Result<()> {
 /// Prints the texts and tables of a document.
 pub fn show_document(d: &Document) -> Result<()> {
     d.blocks.iter().try_for_each(|block| match block {
-        Block::Text(text) => print_text(&wrapped(text, terminal_width())),
+        Block::Text(text) => print_wrapped(text),
         Block::Table { header, rows } => {
             let mut t = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
             for row in rows {

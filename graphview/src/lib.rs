@@ -1,7 +1,8 @@
 //! Pictures of compilations, without a window.
 //!
 //! [`picture`] describes a module's graph, [`layout`] places a graph, [`scene`] combines both, and [`svg`] and
-//! [`report`] write files. [`explain`] says in words, tables and records what a trace holds. A canvas paints a [`scene::Scene`].
+//! [`report`] write files. [`explain`] says in words, tables and records what a trace holds.
+//! A canvas paints a [`scene::Scene`].
 //!
 //! Deliberately absent: fonts (painters measure text), events, and the shader generator.
 

@@ -2,6 +2,7 @@
 
 use compiler::text::edit_distance;
 use compiler::trace::{CompileTrace, Group};
+use std::collections::HashMap;
 
 /// Names that are offered for one that is not there.
 const OFFERED: usize = 5;
@@ -69,6 +70,45 @@ pub fn did_you_mean(name: &str, known: Vec<String>) -> Option<String> {
     near.truncate(OFFERED);
     let names: Vec<String> = near.into_iter().map(|n| n.1).collect();
     (!names.is_empty()).then(|| format!("did you mean: {}", names.join(", ")))
+}
+
+/// The beginning and the end of a name in so many characters.
+fn middle(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        return name.into();
+    }
+    let start = most.saturating_sub(1) / 2;
+    let end = most.saturating_sub(start + 1);
+    let skipped = name.chars().skip(count - end);
+    format!("{}…{}", name.chars().take(start).collect::<String>(), skipped.collect::<String>())
+}
+
+/// The characters of a name from a little before `at` on.
+fn around(name: &str, at: usize, most: usize) -> String {
+    let from = at.saturating_sub(most / 3).max(1);
+    let part: String = name.chars().skip(from).take(most.saturating_sub(2)).collect();
+    let cut = name.chars().count() > from + part.chars().count();
+    format!("…{part}{}", if cut { "…" } else { "" })
+}
+
+/// Names in so many characters each, as `cut` makes them; where different names would be equal, their middle is left
+/// out, and where that is what they differ in, what is around it is shown.
+pub fn cut_apart(names: &[&str], most: usize, cut: impl Fn(usize, usize) -> String) -> Vec<String> {
+    let mut out: Vec<String> = (0..names.len()).map(|i| cut(i, most)).collect();
+    for way in 0..2 {
+        let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
+        out.iter().enumerate().for_each(|(i, text)| alike.entry(text.clone()).or_default().push(i));
+        for list in alike.into_values().filter(|l| l.iter().any(|&i| names[i] != names[l[0]])) {
+            let first = names[list[0]];
+            let shared = |&i: &usize| first.chars().zip(names[i].chars()).take_while(|(a, b)| a == b).count();
+            let at = list.iter().filter(|&&i| names[i] != first).map(shared).min().unwrap_or(0);
+            for i in list {
+                out[i] = if way == 0 { middle(names[i], most) } else { around(names[i], at, most) };
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]

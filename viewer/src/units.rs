@@ -1,6 +1,6 @@
 //! Numbers with units, as texts, and names in few characters.
 
-use std::collections::HashMap;
+pub use graphview::names::cut_apart;
 
 /// Milliseconds in few digits; small times in microseconds.
 pub fn milliseconds(ms: f64) -> String {
@@ -63,45 +63,6 @@ pub fn layer_name(name: &str, most: usize) -> String {
     let kernel = layer.rfind(':').filter(|i| !layer[i + 1..].starts_with(' '));
     let layer = kernel.map_or(layer, |i| &layer[..i]);
     if layer.chars().count() < most { format!("{layer}…") } else { ending(layer, most) }
-}
-
-/// The beginning and the end of a name in so many characters.
-pub fn middle(name: &str, most: usize) -> String {
-    let count = name.chars().count();
-    if count <= most {
-        return name.into();
-    }
-    let start = most.saturating_sub(1) / 2;
-    let end = most.saturating_sub(start + 1);
-    let skipped = name.chars().skip(count - end);
-    format!("{}…{}", name.chars().take(start).collect::<String>(), skipped.collect::<String>())
-}
-
-/// The characters of a name from a little before `at` on.
-fn around(name: &str, at: usize, most: usize) -> String {
-    let from = at.saturating_sub(most / 3).max(1);
-    let part: String = name.chars().skip(from).take(most.saturating_sub(2)).collect();
-    let cut = name.chars().count() > from + part.chars().count();
-    format!("…{part}{}", if cut { "…" } else { "" })
-}
-
-/// Names in so many characters each, as `cut` makes them; where different names would be equal, their middle is left
-/// out, and where that is what they differ in, what is around it is shown.
-pub fn cut_apart(names: &[&str], most: usize, cut: impl Fn(usize, usize) -> String) -> Vec<String> {
-    let mut out: Vec<String> = (0..names.len()).map(|i| cut(i, most)).collect();
-    for way in 0..2 {
-        let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
-        out.iter().enumerate().for_each(|(i, text)| alike.entry(text.clone()).or_default().push(i));
-        for list in alike.into_values().filter(|l| l.iter().any(|&i| names[i] != names[l[0]])) {
-            let first = names[list[0]];
-            let shared = |&i: &usize| first.chars().zip(names[i].chars()).take_while(|(a, b)| a == b).count();
-            let at = list.iter().filter(|&&i| names[i] != first).map(shared).min().unwrap_or(0);
-            for i in list {
-                out[i] = if way == 0 { middle(names[i], most) } else { around(names[i], at, most) };
-            }
-        }
-    }
-    out
 }
 
 /// Bytes in few digits.

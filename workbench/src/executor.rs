@@ -10,6 +10,7 @@ use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::{Function, Module, NodeId};
 use compiler::interpreter::Interpreter;
 use compiler::name::Name;
+use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
@@ -229,13 +230,27 @@ pub fn calibrated_pipeline(
     profile: &DeviceProfile,
     inputs: &[Tensor],
 ) -> Result<(PipelineOptions, Vec<Name>)> {
-    let settings = &crate::node_names::resolved(settings, module)?;
-    let mut pipeline = pipeline_options(settings)?;
-    if pipeline.amp != AmpMode::Off && !profile.model().shaders {
+    if settings.amp != "off" && !profile.model().shaders {
         let text = "the processor computes in f32 and stores f16: errors are those of f16, times about those of f32, \
                     which say nothing about a GPU (--device)";
         log_once(settings, format!("note: --amp {}: {text}", settings.amp));
     }
+    chosen_pipeline(module, settings, profile, inputs)
+}
+
+/// As [`calibrated_pipeline`], where nothing runs here: nothing is said about times.
+///
+/// # Errors
+/// As there; a keep list that names nodes which are not there.
+pub fn chosen_pipeline(
+    module: &Module,
+    settings: &Settings,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> Result<(PipelineOptions, Vec<Name>)> {
+    let settings = &crate::node_names::resolved(settings, module)?;
+    let mut pipeline = pipeline_options(settings)?;
+    check_listed(module, &pipeline.keep_f32).map_err(Error::usage)?;
     let mut kept = vec![];
     if pipeline.amp == AmpMode::Auto {
         let found = calibrated(module, settings, &pipeline, profile, inputs, &Limits::default())?;

@@ -78,6 +78,11 @@ pub fn given(a: &Inputs, model: &str, settings: &Settings) -> Result<Option<Name
     Files::new(a, model, settings).named(&sources).map(Some)
 }
 
+/// True for a file that holds an image.
+pub fn is_image(file: &Path) -> bool {
+    Kind::of(file) == Some(Kind::Image)
+}
+
 fn refuse_without_images(a: &Inputs, images: bool) -> Result<()> {
     if !a.about_images() || images {
         return Ok(());

@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::models::{inputs_for, load};
 use crate::settings::Settings;
 use crate::values_by_name::{exact_values, nodes_of};
-use compiler::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use compiler::graph::{Function, Module, Node, NodeId, ValueDef, ValueId};
 use compiler::ops::control::Const;
 use compiler::tensor::Tensor;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,19 +52,39 @@ pub struct Ambiguous {
     pub b: Vec<String>,
 }
 
-/// Two nodes of one op whose data operands are matched, and whose results differ.
+/// Why two nodes with matched operands differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Why {
+    /// They are of different ops.
+    Op,
+    /// Operands that are constants differ.
+    Constants,
+    /// Their attributes differ.
+    Attributes,
+    /// They have graphs within them, which are not compared.
+    Inner,
+    /// Nothing else does: operands agree within the tolerance.
+    Tolerance,
+}
+
+/// Two nodes whose data operands are matched, and whose results differ.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Parting {
     /// In the first model.
     pub a: String,
     /// In the second.
     pub b: String,
-    /// Their op.
+    /// The op in the first model.
     pub op: String,
+    /// The op in the second. Another one only where no node of the same op fits.
+    pub op_b: String,
     /// `norm(a-b) / norm(b)` of the first result; null if shapes differ.
     pub rel_l2: Option<f64>,
     /// Operands that are constants and differ, by their places.
     pub constants: Vec<usize>,
+    /// Why they differ.
+    pub why: Vec<Why>,
 }
 
 /// The nodes of two models.
@@ -84,8 +104,12 @@ pub struct ModelDiff {
     pub only_a: Vec<String>,
     /// Nodes without a counterpart in the first model.
     pub only_b: Vec<String>,
-    /// Where they part: pairs of an op whose operands are matched and whose results differ.
+    /// Where they part: pairs whose operands are matched and whose results differ.
     pub partings: Vec<Parting>,
+    /// Those of `only_a` that compute from a node at which the models part.
+    pub behind_a: Vec<String>,
+    /// Those of `only_b` that do.
+    pub behind_b: Vec<String>,
 }
 
 /// Matches the nodes of two models. Results are equal up to `rtol` of their norm.
@@ -145,6 +169,27 @@ impl<'m> Side<'m> {
     }
     fn op(&self, at: usize) -> &'static str {
         self.f.nodes[self.nodes[at]].op.name()
+    }
+    fn node(&self, at: usize) -> &Node {
+        &self.f.nodes[self.nodes[at]]
+    }
+    /// It reads an input, or what another node computes.
+    fn reads_data(&self, at: usize) -> bool {
+        self.node(at).inputs.iter().flatten().any(|&v| self.f.def_op::<Const>(v).is_none())
+    }
+    /// Nodes that compute from these, without them.
+    fn behind(&self, from: &[usize]) -> Vec<usize> {
+        let mut seen: FxHashSet<usize> = from.iter().copied().collect();
+        let (mut open, mut out) = (from.to_vec(), vec![]);
+        while let Some(at) = open.pop() {
+            for &(user, _) in &self.users[at] {
+                if seen.insert(user) {
+                    open.push(user);
+                    out.push(user);
+                }
+            }
+        }
+        out
     }
     fn value(&self, at: usize) -> Option<&Tensor> {
         self.values.get(&self.f.nodes[self.nodes[at]].outputs[0])
@@ -278,6 +323,8 @@ impl<'s, 'm> Matching<'s, 'm> {
             only_a: vec![],
             only_b: vec![],
             partings: vec![],
+            behind_a: vec![],
+            behind_b: vec![],
         };
         let mut groups: Vec<(Vec<usize>, Vec<usize>)> = vec![];
         for x in 0..a.nodes.len() {
@@ -301,7 +348,15 @@ impl<'s, 'm> Matching<'s, 'm> {
         let grouped = |y: &usize| groups.iter().any(|g| g.1.contains(y));
         let single = (0..b.nodes.len()).filter(|&y| self.partner[1][y].is_none());
         out.only_b = single.filter(|y| !grouped(y)).map(|y| b.name(y)).collect();
-        out.partings = self.partings();
+        let parted = self.parted();
+        out.partings = parted.iter().map(|&(x, y)| self.parting(x, y)).collect();
+        let behind = |side: usize, from: Vec<usize>, only: &[String]| -> Vec<String> {
+            let found = self.sides[side].behind(&from);
+            let names: FxHashSet<String> = found.into_iter().map(|at| self.sides[side].name(at)).collect();
+            only.iter().filter(|n| names.contains(*n)).cloned().collect()
+        };
+        out.behind_a = behind(0, parted.iter().map(|p| p.0).collect(), &out.only_a);
+        out.behind_b = behind(1, parted.iter().map(|p| p.1).collect(), &out.only_b);
         let names = |(x, y): &(Vec<usize>, Vec<usize>)| Ambiguous {
             a: x.iter().map(|&i| a.name(i)).collect(),
             b: y.iter().map(|&i| b.name(i)).collect(),
@@ -310,23 +365,56 @@ impl<'s, 'm> Matching<'s, 'm> {
         out
     }
 
-    fn partings(&self) -> Vec<Parting> {
+    /// Pairs with the same operands, constants aside, and other results: of one op, else of two. Each node has one
+    /// counterpart, or none.
+    fn parted(&self) -> Vec<(usize, usize)> {
         let [a, b] = self.sides;
-        let mut out = vec![];
-        for x in (0..a.nodes.len()).filter(|&x| self.partner[0][x].is_none() && self.candidates[x].is_empty()) {
-            let fits =
-                |y: &usize| self.partner[1][*y].is_none() && a.op(x) == b.op(*y) && self.reads_the_same(x, *y, false);
-            let found: Vec<usize> = (0..b.nodes.len()).filter(fits).collect();
-            let [y] = found[..] else { continue };
-            let (p, q) = (&a.f.nodes[a.nodes[x]].inputs, &b.f.nodes[b.nodes[y]].inputs);
-            let constant = |v: &Option<ValueId>| v.is_some_and(|v| a.f.def_op::<Const>(v).is_some());
-            let other = |(v, w): (&Option<ValueId>, &Option<ValueId>)| {
-                constant(v) && matches!((v, w), (Some(v), Some(w)) if !self.same_constant(*v, *w))
+        let first: Vec<usize> =
+            (0..a.nodes.len()).filter(|&x| self.partner[0][x].is_none() && self.candidates[x].is_empty()).collect();
+        let second: Vec<usize> = (0..b.nodes.len()).filter(|&y| self.partner[1][y].is_none()).collect();
+        let mut out: Vec<(usize, usize)> = vec![];
+        for of_one_op in [true, false] {
+            let fits = |x: usize, y: usize| {
+                (a.op(x) == b.op(y)) == of_one_op && self.reads_the_same(x, y, false) && (of_one_op || a.reads_data(x))
             };
-            let constants = p.iter().zip(q).enumerate().filter(|(_, pair)| other(*pair)).map(|(i, _)| i).collect();
-            let rel_l2 = a.value(x).zip(b.value(y)).and_then(|(s, t)| distance(s, t));
-            out.push(Parting { a: a.name(x), b: b.name(y), op: a.op(x).into(), rel_l2, constants });
+            let free = |p: &(usize, usize), out: &[(usize, usize)]| out.iter().all(|q| q.0 != p.0 && q.1 != p.1);
+            let all = first.iter().flat_map(|&x| second.iter().map(move |&y| (x, y)));
+            let open: Vec<(usize, usize)> = all.filter(|p| free(p, &out) && fits(p.0, p.1)).collect();
+            let single = |p: &&(usize, usize)| open.iter().filter(|q| q.0 == p.0 || q.1 == p.1).count() == 1;
+            out.extend(open.iter().filter(single));
         }
+        out.sort_unstable();
         out
+    }
+
+    fn parting(&self, x: usize, y: usize) -> Parting {
+        let [a, b] = self.sides;
+        let [p, q] = [a.node(x), b.node(y)];
+        let constant = |v: &Option<ValueId>| v.is_some_and(|v| a.f.def_op::<Const>(v).is_some());
+        let other = |(v, w): (&Option<ValueId>, &Option<ValueId>)| {
+            constant(v) && matches!((v, w), (Some(v), Some(w)) if !self.same_constant(*v, *w))
+        };
+        let pairs = p.inputs.iter().zip(&q.inputs).enumerate();
+        let constants: Vec<usize> = pairs.filter(|(_, pair)| other(*pair)).map(|(i, _)| i).collect();
+        let one_op = a.op(x) == b.op(y);
+        let reasons = [
+            (!one_op, Why::Op),
+            (!constants.is_empty(), Why::Constants),
+            (one_op && p.op != q.op, Why::Attributes),
+            (one_op && (!p.regions.is_empty() || p.op.callee().is_some()), Why::Inner),
+        ];
+        let mut why: Vec<Why> = reasons.into_iter().filter(|r| r.0).map(|r| r.1).collect();
+        if why.is_empty() {
+            why.push(Why::Tolerance);
+        }
+        Parting {
+            a: a.name(x),
+            b: b.name(y),
+            op: a.op(x).into(),
+            op_b: b.op(y).into(),
+            rel_l2: a.value(x).zip(b.value(y)).and_then(|(s, t)| distance(s, t)),
+            constants,
+            why,
+        }
     }
 }

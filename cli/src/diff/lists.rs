@@ -1,6 +1,6 @@
 //! Lists of differences, of which the first lines are shown.
 
-use crate::output::print_text;
+use crate::output::print_wrapped;
 use workbench::Result;
 
 /// Lines of a list that are shown without `-v`.
@@ -11,10 +11,10 @@ pub(super) fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T
     if list.is_empty() {
         return Ok(());
     }
-    print_text(&format!("\n{title}: {}", list.len()))?;
-    list.iter().take(most).try_for_each(|x| print_text(&format!("  {}", show(x))))?;
+    print_wrapped(&format!("\n{title}: {}", list.len()))?;
+    list.iter().take(most).try_for_each(|x| print_wrapped(&format!("  {}", show(x))))?;
     if list.len() > most {
-        print_text(&format!("  ... {} more (-v shows them)", list.len() - most))?;
+        print_wrapped(&format!("  ... {} more (-v shows them)", list.len() - most))?;
     }
     Ok(())
 }

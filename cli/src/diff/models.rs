@@ -2,9 +2,9 @@
 
 use super::lists::{FIRST, first_of};
 use crate::args::DiffArgs;
-use crate::output::{print_text, write_json};
+use crate::output::{print_wrapped, write_json};
 use workbench::Result;
-use workbench::match_models::{How, ModelDiff, Parting, match_models};
+use workbench::match_models::{How, ModelDiff, Parting, Why, match_models};
 use workbench::record::Versioned;
 
 /// Results of two exporters' files differ by the order of sums.
@@ -12,36 +12,68 @@ const RTOL: f64 = 1e-4;
 
 pub(super) fn execute(args: &DiffArgs) -> Result<()> {
     let paths = [&args.a, &args.b].map(|p| p.display().to_string());
-    let found = match_models([&paths[0], &paths[1]], args.rtol.unwrap_or(RTOL), &args.common)?;
+    let rtol = args.rtol.unwrap_or(RTOL);
+    let found = match_models([&paths[0], &paths[1]], rtol, &args.common)?;
     if write_json(&args.common, &Versioned::new(&found))? {
         return Ok(());
     }
-    show(&found, if args.common.verbose > 0 { usize::MAX } else { FIRST })
+    show(&found, rtol, args.common.verbose > 0)
 }
 
-fn show(d: &ModelDiff, most: usize) -> Result<()> {
+fn show(d: &ModelDiff, rtol: f64, all: bool) -> Result<()> {
     let by = |how: How| d.pairs.iter().filter(|p| p.by == how).count();
+    let most = if all { usize::MAX } else { FIRST };
     let share = d.pairs.len() as f64 * 100.0 / d.nodes[0].max(1) as f64;
-    print_text(&format!("{}: {} nodes; {}: {} nodes", d.a, d.nodes[0], d.b, d.nodes[1]))?;
-    print_text(&format!(
-        "{} pairs compute the same, {share:.1} % of the first: {} by values alone, {} by operands, {} by users",
+    let same = if d.pairs.len() == 1 { "pair computes" } else { "pairs compute" };
+    print_wrapped(&format!("{}: {}; {}: {}", d.a, nodes(d.nodes[0]), d.b, nodes(d.nodes[1])))?;
+    print_wrapped(&format!(
+        "{} {same} the same, {share:.1} % of the first: {} by values alone, {} by operands, {} by users",
         d.pairs.len(),
         by(How::Values),
         by(How::Operands),
         by(How::Users)
     ))?;
-    first_of("they part at", &d.partings, most, parting)?;
+    first_of("they part at", &d.partings, most, |p| parting(p, rtol))?;
+    let behind = [d.behind_a.len(), d.behind_b.len()];
+    if behind != [0, 0] && !all {
+        let it = if d.partings.len() == 1 { "it" } else { "them" };
+        print_wrapped(&match behind {
+            [n, m] if n == m => format!("  {} behind {it} (-v shows them)", nodes(n)),
+            [n, m] => format!("  {} behind {it} in the first, {m} in the second (-v shows them)", nodes(n)),
+        })?;
+    }
     first_of("equal values, not told apart", &d.ambiguous, most, |g| format!("{} | {}", g.a.join(" "), g.b.join(" ")))?;
-    first_of(&format!("only in {}", d.a), &d.only_a, most, String::clone)?;
-    first_of(&format!("only in {}", d.b), &d.only_b, most, String::clone)
+    let sides = [(&d.a, &d.only_a, &d.behind_a), (&d.b, &d.only_b, &d.behind_b)];
+    let parted = |n: &String| d.partings.iter().any(|p| p.a == *n || p.b == *n);
+    for (file, only, behind) in sides {
+        if all {
+            first_of(&format!("behind it in {file}"), behind, most, String::clone)?;
+        }
+        let rest: Vec<&String> = only.iter().filter(|n| !behind.contains(n) && !parted(n)).collect();
+        first_of(&format!("only in {file}"), &rest, most, |n| n.to_string())?;
+    }
+    Ok(())
 }
 
-fn parting(p: &Parting) -> String {
+fn nodes(n: usize) -> String {
+    if n == 1 { "1 node".into() } else { format!("{n} nodes") }
+}
+
+fn parting(p: &Parting, rtol: f64) -> String {
     let error = p.rel_l2.map_or("other shapes".into(), |e| format!("rel l2 {e:.2e}"));
-    let operands: Vec<String> = p.constants.iter().map(|i| format!("constant operand {i}")).collect();
-    let why = match operands.is_empty() {
-        true => "operands are the same: attributes differ".into(),
-        false => format!("{} differs", operands.join(", ")),
-    };
-    format!("{} | {} ({}): {error}; {why}", p.a, p.b, p.op)
+    let op = if p.op == p.op_b { p.op.clone() } else { format!("{} | {}", p.op, p.op_b) };
+    let why: Vec<String> = p.why.iter().map(|w| reason(*w, p, rtol)).collect();
+    format!("{} | {} ({op}): {error}; {}", p.a, p.b, why.join("; "))
+}
+
+fn reason(why: Why, p: &Parting, rtol: f64) -> String {
+    let list: Vec<String> = p.constants.iter().map(usize::to_string).collect();
+    match why {
+        Why::Op => "the operators differ".into(),
+        Why::Constants if list.len() == 1 => format!("constant operand {} differs", list[0]),
+        Why::Constants => format!("constant operands {} differ", list.join(", ")),
+        Why::Attributes => "attributes differ".into(),
+        Why::Inner => "graphs within them may differ".into(),
+        Why::Tolerance => format!("operands agree within --rtol {rtol}, attributes are equal"),
+    }
 }

@@ -11,7 +11,7 @@ use compiler::passes::{
 use compiler::profile::DeviceProfile;
 use std::io::Write;
 use std::path::Path;
-use workbench::executor::{pipeline_for, target_profile};
+use workbench::executor::{chosen_pipeline, target_profile};
 use workbench::inputs::given;
 use workbench::models::{inputs_for, load, load_kept_open};
 use workbench::options::{Heading, Tabled};
@@ -39,7 +39,12 @@ pub(super) fn write(a: &ExportArgs, output: &Path) -> Result<()> {
     let bytes = written(a, &module, output)?;
     log(&a.common, format!("wrote {} ({bytes} bytes)", output.display()));
     if mixed {
-        log(&a.common, halves(&module));
+        let (text, any) = halves(&module);
+        log(&a.common, text);
+        if !any {
+            let why = "`weft explain MODEL` with the same options says why each node stays in f32";
+            log(&a.common, format!("warning: --amp {} puts nothing into f16: the file is in f32; {why}", a.common.amp));
+        }
     }
     Ok(())
 }
@@ -80,9 +85,9 @@ fn passes(a: &ExportArgs, module: &Module, profile: &DeviceProfile) -> Result<Pi
         let given = given(&a.input, &a.model, &a.common)?;
         let sized = load(&a.model, &a.common, given.as_ref())?;
         let inputs = inputs_for(&sized, given.as_ref(), &a.common)?;
-        pipeline_for(&sized, &a.common, profile, &inputs)?
+        chosen_pipeline(&sized, &a.common, profile, &inputs)?.0
     } else {
-        pipeline_for(module, &a.common, profile, &[])?
+        chosen_pipeline(module, &a.common, profile, &[])?.0
     };
     // ONNX has no operators for Winograd's transforms: convolutions stay convolutions.
     options.disabled.push(Winograd::NAME.into());
@@ -126,8 +131,9 @@ fn written(a: &ExportArgs, module: &Module, output: &Path) -> Result<u64> {
     Ok(size + model.len() as u64)
 }
 
-/// How much of the graph is in f16: nodes with float results, and bytes of constants and of results of known sizes.
-fn halves(module: &Module) -> String {
+/// How much of the graph is in f16: nodes with float results, and bytes of constants and of results of known sizes; and
+/// whether anything is.
+fn halves(module: &Module) -> (String, bool) {
     let (mut nodes, mut halves, mut bytes, mut half_bytes) = (0, 0, 0, 0);
     for f in module.functions.values() {
         for n in f.walk() {
@@ -150,5 +156,6 @@ fn halves(module: &Module) -> String {
     }
     let mb = |b: usize| b as f64 / 1e6;
     let share = mb(half_bytes);
-    format!("{halves} of {nodes} float nodes give f16; {share:.2} of {:.2} MB of weights and results", mb(bytes))
+    let of = format!("{share:.2} of {:.2} MB of weights and results", mb(bytes));
+    (format!("{halves} of {nodes} float nodes give f16; {of}"), halves > 0)
 }

@@ -207,7 +207,11 @@ fn another_runtime_stands_beside_with_its_time() {
     let json = weft([&args[..], &[&python, "--json"]].concat()).run().succeeded().json();
     assert_eq!(json["times"]["peer_ms"], 3.5);
     assert_eq!(json["against"]["file"], "ONNX Runtime 9.8, CPU");
+    let nodes = weft([&args[..], &[&python, "-v"]].concat()).run().succeeded().said();
+    assert!(nodes.contains("\neach node against the interpreter:\n"), "{nodes}");
     beside(&folder.path("none")).run().refused(5, "does not start");
+    std::fs::write(&python, "#!/bin/sh\nexit 0\n").expect("writes");
+    beside(&python).run().refused(5, &format!("{python} ended without results"));
     std::fs::write(&python, "#!/bin/sh\necho 'no module named onnxruntime' >&2\nexit 1\n").expect("writes");
     beside(&python).run().refused(5, "no module named onnxruntime");
 }

@@ -131,6 +131,24 @@ fn a_keep_list_goes_with_the_file() {
 }
 
 #[test]
+fn a_keep_list_is_checked_and_one_that_keeps_all_is_told() {
+    let folder = Folder::new("listed");
+    let (model, file) = (folder.model("large.weft", &overflowing()), folder.path("half.onnx"));
+    for amp in ["fp16", "auto"] {
+        let export = ["export", &model, "--amp", amp, "--device", "cpu", "-o", &file, "--keep-f32"];
+        weft([&export[..], &["none*"]].concat()).run().refused(2, "no node matches the pattern `none*`");
+        assert!(!PathBuf::from(&file).exists());
+    }
+    let export = ["export", &model, "--amp", "fp16", "--device", "cpu", "-o", &file, "--keep-f32"];
+    let all = weft([&export[..], &["*"]].concat()).run().succeeded();
+    let all = &all.stderr;
+    assert!(all.contains("warning: --amp fp16 puts nothing into f16"), "{all}");
+    let some = weft([&export[..], &["MatMul_2"]].concat()).run().succeeded();
+    let some = &some.stderr;
+    assert!(!some.contains("warning") && !some.contains("times about"), "{some}");
+}
+
+#[test]
 fn inputs_and_results_are_converted_if_asked() {
     let folder = Folder::new("ports");
     let (control, file) = (folder.model("control.weft", CONTROL), folder.path("half.onnx"));
@@ -217,5 +235,5 @@ fn a_value_near_the_end_of_f16_stands_first_in_the_table_of_ranges() {
     let first = ranges.iter().find(|r| r["name"] == "MatMul_1").expect("the first product");
     assert_eq!((&first["zeroed"], &first["subnormal"]), (&0.into(), &16.into()), "1e-8 * 4 * 64 is subnormal");
     let text = weft(compare).run().said();
-    assert!(text.contains("stored in f16") && text.contains("0.9605"), "{text}");
+    assert!(text.contains("stored in f16") && text.contains(" 62915 ") && text.contains("96.05 %"), "{text}");
 }

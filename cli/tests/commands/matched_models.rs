@@ -42,19 +42,25 @@ graph @main(%in: f32[4,8]) -> (out: f32[4,8], r: f32[4,8], s: f32[4,8]) {
 }
 "#;
 
-fn diff(name: &str, second: &str) -> Value {
+/// As JSON, and as people read it.
+fn diff(name: &str, second: &str) -> (Value, String) {
+    diff_of(name, FIRST, second)
+}
+
+fn diff_of(name: &str, first: &str, second: &str) -> (Value, String) {
     let folder = std::env::temp_dir().join(format!("weft-matched-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |file: &str, text: &str| -> PathBuf {
         std::fs::write(folder.join(file), text).expect("writes");
         folder.join(file)
     };
-    let [a, b] = [path("a.weft", FIRST), path("b.weft", second)].map(|p| p.display().to_string());
+    let [a, b] = [path("a.weft", first), path("b.weft", second)].map(|p| p.display().to_string());
     let found = weft(["diff", &a, &b, "--json"]).run().succeeded().json();
+    let text = weft(["diff", &a, &b]).run().succeeded().said();
     let trace = folder.join("a.trace").display().to_string();
     weft(["diff", &a, &trace]).run().refused(2, "a trace and a model");
     std::fs::remove_dir_all(folder).expect("removes");
-    found
+    (found, text)
 }
 
 fn pairs<'a>(found: &'a Value) -> Vec<(&'a str, &'a str)> {
@@ -64,7 +70,7 @@ fn pairs<'a>(found: &'a Value) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn names_do_not_matter_and_equal_branches_are_told_apart_or_reported() {
-    let found = diff("names", SECOND);
+    let (found, _) = diff("names", SECOND);
     let want = [("a0", "z0"), ("a1", "a2"), ("a2", "a0"), ("a3", "z3"), ("a4", "z4"), ("a5", "a1")];
     assert_eq!(pairs(&found), want, "{found}");
     assert_eq!(found["ambiguous"], json!([{ "a": ["a6", "a7"], "b": ["z7", "z6"] }]), "{found}");
@@ -73,7 +79,7 @@ fn names_do_not_matter_and_equal_branches_are_told_apart_or_reported() {
 
 #[test]
 fn a_planted_difference_is_named() {
-    let found = diff("planted", &SECOND.replace("@l : f32[8,8] = random(2)", "@l : f32[8,8] = random(3)"));
+    let (found, text) = diff("planted", &SECOND.replace("@l : f32[8,8] = random(2)", "@l : f32[8,8] = random(3)"));
     assert_eq!(pairs(&found), [("a0", "z0"), ("a1", "a2")], "{found}");
     let parting = &found["partings"][0];
     assert_eq!(
@@ -81,4 +87,34 @@ fn a_planted_difference_is_named() {
         (&json!("a2"), &json!("a0"), &json!([1])),
         "{found}"
     );
+    assert_eq!((&parting["why"], &parting["op_b"]), (&json!(["constants"]), &json!("matmul")), "{found}");
+    assert_eq!(found["behind_a"], json!(["a3", "a4", "a5", "a6", "a7"]), "{found}");
+    assert!(text.contains("; constant operand 1 differs\n  5 nodes behind it"), "{text}");
+    assert!(!text.contains("only in"), "{text}");
+}
+
+#[test]
+fn another_operator_is_where_models_part() {
+    let (found, text) = diff("operator", &SECOND.replace("tanh %0", "sin %0"));
+    let parting = &found["partings"][0];
+    assert_eq!([&parting["a"], &parting["b"], &parting["op_b"]], ["a1", "a2", "sin"], "{found}");
+    assert!(text.contains("  a1 | a2 (tanh | sin): rel l2") && text.contains("; the operators differ"), "{text}");
+    assert!(text.contains("1 pair computes the same") && text.contains("6 nodes behind it"), "{text}");
+}
+
+#[test]
+fn what_differs_by_the_tolerance_alone_has_no_other_reason() {
+    // A difference of large numbers that are equal within the tolerance.
+    let model = |more: &str| {
+        format!(
+            "const @a : f32[1] = [1000.0]\nconst @b : f32[1] = [{more}]\n\
+             graph @main(%x: f32[4]) -> (y: f32[4]) {{\n  %a = const @a\n  %b = const @b\n  \
+             %0 = add %x, %a !name(\"large\")\n  %1 = add %x, %b !name(\"larger\")\n  \
+             %2 = sub %1, %0 !name(\"gap\")\n  return %2\n}}\n"
+        )
+    };
+    let (found, text) = diff_of("tolerance", &model("1002.0"), &model("1002.01"));
+    let parting = &found["partings"][0];
+    assert_eq!((&parting["a"], &parting["why"]), (&json!("gap"), &json!(["tolerance"])), "{found}");
+    assert!(text.contains("operands agree within --rtol 0.0001, attributes are equal"), "{text}");
 }

@@ -102,7 +102,7 @@ impl ErrorScale {
         const WORDS: [&str; STOPS] = ["least ", "1/4 below ", "median ", "3/4 below ", "largest usual "];
         let one = |(stop, word): (&f64, &str)| {
             let error = 10f64.powf(*stop);
-            (self.colour(error, dark), format!("{word}{error:.0e}"))
+            (self.colour(error, dark), format!("{word}{error:.1e}"))
         };
         self.stops.iter().zip(WORDS).map(one).collect()
     }

@@ -11,7 +11,7 @@ use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{execute_with, pipeline_for, profile_on};
-use crate::inputs::{Files, in_folder};
+use crate::inputs::{Files, in_folder, is_image};
 use crate::models::{inputs_for, load};
 use crate::precision::on_this_device;
 use crate::progress::{Progress, log};
@@ -129,10 +129,10 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         log(&a.settings, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
     }
     let device = crate::executor::open_device(&a.settings)?;
-    let module = load(&a.model, &a.settings, Some(&Files::new(&a.input, &a.model, &a.settings).read(&files[0])?))?;
-    // How images are prepared is said once.
     let silent = a.settings.silent();
     let reader = Files::new(&a.input, &a.model, &silent);
+    say_preparation(a, &files)?;
+    let module = load(&a.model, &a.settings, Some(&reader.read(&files[0])?))?;
     let read = |file: &Path| -> Result<Vec<Tensor>> {
         inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| e.at(file.display().to_string()))
     };
@@ -180,6 +180,13 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     Ok(cases)
+}
+
+/// How images are prepared is said once, of the first.
+fn say_preparation(a: &Request, files: &[PathBuf]) -> Result<()> {
+    let Some(image) = files.iter().find(|f| is_image(f)) else { return Ok(()) };
+    let said = Files::new(&a.input, &a.model, &a.settings).read(image);
+    said.map(drop).map_err(|e| e.at(image.display().to_string()))
 }
 
 /// The ranges of the values that are stored in f16, over the inputs in these files.

@@ -63,11 +63,16 @@ impl Peer {
             let text = format!("--peer: {} does not start: {e}", python.display());
             Error::new(Code::Device, text).help("--peer-python PATH names the Python that has onnxruntime")
         })?;
+        let failed = |text: String| {
+            Error::new(Code::Device, format!("--peer onnxruntime: {text}"))
+                .help("--peer-python PATH names the Python that has onnxruntime")
+        };
         if !out.status.success() {
             let said = String::from_utf8_lossy(&out.stderr);
-            let last = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing").to_string();
-            return Err(Error::new(Code::Device, format!("--peer onnxruntime: {last}"))
-                .help("--peer-python PATH names the Python that has onnxruntime"));
+            return Err(failed(said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing").to_string()));
+        }
+        if !at("results.npz").exists() {
+            return Err(failed(format!("{} ended without results", python.display())));
         }
         let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
         let version = said["version"].as_str().unwrap_or("");

@@ -32,7 +32,7 @@ fn errors_have_the_scale_of_the_data_and_those_beyond_the_tolerance_a_colour_of_
     let fill = |p: &Palette, origin: &str| p.fills[drawn.by_origin[origin][0]];
     assert_ne!(fill(&alone, "relu_1"), fill(&alone, "softmax_2"));
     let said = |p: &Palette| p.legend.iter().chain(&p.remarks).map(|l| l.1.clone()).collect::<Vec<_>>();
-    assert!(said(&alone).contains(&"least 1e-6".to_string()), "{:?}", said(&alone));
+    assert!(said(&alone).contains(&"least 1.0e-6".to_string()), "{:?}", said(&alone));
     assert!(said(&alone).contains(&"1 beyond the tolerance 1e-3".to_string()), "{:?}", said(&alone));
     assert!(alone.heading.contains("of each group alone"));
     // Accumulated, the first is beyond it as well once it is a thousandth.
