@@ -48,6 +48,9 @@ fn the_example_of_the_page_fits_every_command() {
     ] {
         at(&folder, words).run().succeeded();
     }
+    // A crate runs on GPUs: whether there is one to make it for is not the file's matter.
+    let made = at(&folder, "export block.weft --rust crate").run();
+    assert!(!made.said().contains("as asked"), "{}", made.said());
     let compared = at(&folder, "compare block.weft").run().succeeded();
     assert!(compared.stderr.contains("--keep-f32 /head/*: a default"), "{}", compared.stderr);
     // What the command line itself asks for must fit, as ever.
