@@ -42,10 +42,8 @@ struct Default {
 }
 
 /// A default that is in force.
-#[derive(Debug)]
-pub struct InForce {
-    /// The option's id.
-    pub id: String,
+struct InForce {
+    id: String,
     key: String,
     values: Vec<String>,
     /// File and line.
@@ -64,10 +62,14 @@ pub struct Filled {
     /// The arguments.
     pub args: Vec<OsString>,
     /// The defaults among them.
-    pub defaults: Vec<InForce>,
+    defaults: Vec<InForce>,
 }
 
 impl Filled {
+    /// The ids of options that have their defaults.
+    pub fn ids(&self) -> Vec<String> {
+        self.defaults.iter().map(|d| d.id.clone()).collect()
+    }
     /// An error of the command, with the line of the default that it is about.
     pub fn placed(&self, e: Error) -> Error {
         match self.defaults.iter().find(|d| e.place.is_none() && d.is_named_by(&e.message)) {
@@ -338,10 +340,8 @@ mod tests {
         std::fs::write(&path, text).expect("it can be written");
         let mut args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         args.extend(["--config".into(), path.into()]);
-        let out = with_defaults(args).map_err(|e| {
-            let said = e.to_string();
-            Error::usage(said.replace(&format!("{}/", folder.path().display()), ""))
-        })?;
+        let place = format!("{}/", folder.path().display());
+        let out = with_defaults(args).map_err(|e| Error { message: e.message.replace(&place, ""), ..e })?;
         let words: Vec<String> = out.args.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         Ok(words[..words.len() - 2].join(" "))
     }
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(made("weft bench m.onnx"), "weft bench --cache=off --tuning=require m.onnx");
         assert_eq!(
             made("weft bench m.onnx --baseline b.json -i a.png"),
-            "weft bench --max-slowdown=3 --bgr --cache=off --tuning=require m.onnx --baseline b.json -i a.png"
+            "weft bench --cache=off --tuning=require --bgr --max-slowdown=3 m.onnx --baseline b.json -i a.png"
         );
         // Another command takes the text.
         assert_eq!(made("weft opt m.weft"), "weft opt --cache=off --tuning=require m.weft");

@@ -86,7 +86,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
             return e.code as u8;
         }
     };
-    let mut cli = match args::shared::parse(filled.args.iter().cloned(), &filled.defaults) {
+    let mut cli = match args::shared::parse(filled.args.iter().cloned(), &filled.ids()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             let _ = e.print();

@@ -3,7 +3,6 @@
 
 use super::headings::{COMPILER, DEVICE, MODEL, OUTPUT};
 use super::{BundleArgs, Cli, Command, Common};
-use crate::config::InForce;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
@@ -276,11 +275,11 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// Reads the command line; `defaults` of its options are from a file.
+/// Reads the command line; the options `defaults`, by id, are from a file.
 ///
 /// # Errors
 /// An error of clap (also for help and version), or an option that the command does not support.
-pub fn parse(args: impl IntoIterator<Item = OsString>, defaults: &[InForce]) -> Result<Cli, clap::Error> {
+pub fn parse(args: impl IntoIterator<Item = OsString>, defaults: &[String]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
@@ -294,7 +293,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>, defaults: &[InForce]) -> 
             return Err(error);
         }
     }
-    let by_default = |id: &str| defaults.iter().any(|d| d.id == id);
+    let by_default = |id: &str| defaults.iter().any(|d| d == id);
     let given: Vec<_> = given(matches).into_iter().filter(|(id, _)| !by_default(id)).collect();
     if let Some(u) = USES.iter().find(|u| u.command == name)
         && let Some((id, _)) = given.iter().find(|(id, heading)| !u.honours(id, heading))
@@ -306,7 +305,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>, defaults: &[InForce]) -> 
     }
     let common = cli.command.common_mut();
     common.given = given.into_iter().map(|(id, _)| id).collect();
-    common.defaulted = defaults.iter().map(|d| d.id.clone()).collect();
+    common.defaulted = defaults.to_vec();
     Ok(cli)
 }
 

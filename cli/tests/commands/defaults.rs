@@ -53,7 +53,7 @@ fn the_example_of_the_page_fits_every_command() {
     assert!(!made.said().contains("as asked"), "{}", made.said());
     let compared = at(&folder, "compare block.weft").run().succeeded();
     assert!(compared.stderr.contains("--keep-f32 /head/*: a default"), "{}", compared.stderr);
-    // What the command line itself asks for must fit, as ever.
+    // Options of the command line itself must fit, as ever.
     at(&folder, "compare block.weft --keep-f32 /head/*").run().refused(2, "/head/*");
     at(&folder, "run block.weft --device interpreter --threads 3").run().refused(2, "--threads is for the CPU");
     at(&folder, "explain x.trace --device cpu").run().refused(2, "--device does not apply to x.trace");
@@ -70,7 +70,7 @@ fn wrong_lines_are_named() {
     let wrong = with("\nthreads = \"two\"\n", run).refused(2, "weft.toml:2: invalid value 'two' for '--threads <N>'");
     assert_eq!(wrong.stderr.matches("error").count(), 1, "{}", wrong.stderr);
     with("amp = \"fp17\"\n", "inspect block.weft").refused(2, "weft.toml:1: invalid value 'fp17'");
-    // What only the command finds has the line too.
+    // The line stands with errors that the command finds later.
     with("\ndevice = 77\n", run).refused(5, "weft.toml:2");
 }
 
