@@ -312,7 +312,11 @@ pub struct CompareArgs {
     #[allow(missing_docs)]
     pub input: InputArgs,
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"]
+    )]
     pub data: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
