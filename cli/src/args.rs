@@ -1,7 +1,7 @@
 //! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
 //! which command supports which.
 
-mod headings;
+pub mod headings;
 mod listing;
 mod options;
 mod paths;
@@ -23,7 +23,7 @@ pub use surgery::{BisectArgs, ExtractArgs};
 use tabled::FromTable;
 pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::{ReportArgs, ViewArgs};
-use workbench::bench::{Decoding, Timing};
+use workbench::bench::{Decoding, Timing, can_sweep};
 use workbench::bundles::BundleOptions;
 use workbench::compare::Against;
 use workbench::inputs::Inputs;
@@ -293,7 +293,9 @@ impl BenchArgs {
     /// Models that stand behind the settings of `--sweep`, which takes all words up to the next option.
     fn take_models_from_sweep(&mut self) {
         let is_setting = |s: &String| {
-            s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']) && !Path::new(s).is_file())
+            // A key without values is a slip, which is said before anything runs.
+            let key = s.split_once('=').map_or_else(|| can_sweep(s).then_some(s.as_str()), |(key, _)| Some(key));
+            key.is_some_and(|key| !key.contains(['/', '\\', '.']) && !Path::new(s).is_file())
         };
         let (settings, models) = std::mem::take(&mut self.sweep).into_iter().partition(is_setting);
         self.sweep = settings;
@@ -310,7 +312,11 @@ pub struct CompareArgs {
     #[allow(missing_docs)]
     pub input: InputArgs,
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"]
+    )]
     pub data: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -49,7 +49,7 @@ pub fn execute(args: &DiffArgs) -> Result<()> {
         _ => return Err(Error::usage("a trace and a model have nothing to be held against each other")),
     }
     let of_models = args.common.given.iter().find_map(|id| Settings::row(id)).map(|row| row.written());
-    if let Some(option) = of_models.or(args.rtol.map(|_| "--rtol".into())) {
+    if let Some(option) = of_models.or(args.rtol.filter(|_| !args.common.is_default("rtol")).map(|_| "--rtol".into())) {
         return Err(Error::usage(format!("{option} is for models: traces are compared as they are")));
     }
     let (a, b) = (workbench::traces::read(&args.a)?, workbench::traces::read(&args.b)?);

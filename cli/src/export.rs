@@ -114,6 +114,12 @@ fn refused(model: &str, what: &str, why: String) -> Error {
 
 /// Writes the plan as a crate.
 fn write_rust(model: &str, common: &Common, folder: &Path) -> Result<()> {
+    let mut common = common.clone();
+    // A crate runs on GPUs: that of a file of defaults may be none.
+    if common.is_default("device") && Device::is_processor(&common.device) {
+        common.settings.device = "auto".into();
+    }
+    let common = &common;
     let c = for_shaders(model, common, target_profile(common)?, "crate")?;
     let name = short_name(model);
     let files = rust_source::program(&c.plan, &c.profile, &|b| packed_constant(&c, b, Isa::best()), &name)

@@ -79,20 +79,20 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
         Ok(true) => return 0,
         Err(e) => return usage(&e, &args),
     }
-    let args = match config::with_defaults(args) {
-        Ok(args) => args,
+    let filled = match config::with_defaults(args) {
+        Ok(filled) => filled,
         Err(e) => {
             error::print(&e);
             return e.code as u8;
         }
     };
-    let mut cli = match args::shared::parse(args.iter().cloned()) {
+    let mut cli = match args::shared::parse(filled.args.iter().cloned(), &filled.ids()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             let _ = e.print();
             return 0;
         }
-        Err(e) => return usage(&e, &args),
+        Err(e) => return usage(&e, &filled.args),
     };
     std::panic::set_hook(Box::new(|_| {}));
     cli.command.common_mut().watch = Watched(Arc::new(output::Terminal::new(cli.command.common().quiet)));
@@ -116,6 +116,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
     match result {
         Ok(()) => 0,
         Err(e) => {
+            let e = filled.placed(e);
             error::print(&e);
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.

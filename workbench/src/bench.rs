@@ -42,8 +42,8 @@ use serde_json::Value;
 use starts::{Started, against_f32, compile_times, first_run, timed_start};
 use std::time::Duration;
 use stored::Measured;
-pub use sweep::Setting;
 use sweep::sweep;
+pub use sweep::{Setting, can_sweep};
 use throughput::Throughput;
 use timeline::{Known, Shown};
 
@@ -128,7 +128,8 @@ pub fn bench(
                 Ok(row) => rows.push(row),
                 Err(e) if alone => return Err(e),
                 Err(e) => {
-                    log(&a.settings, format!("{model}, {}: {e}", setting.text()));
+                    let place = [model.clone(), setting.text()].into_iter().filter(|t| !t.is_empty());
+                    log(&a.settings, format!("{}: {e}", place.collect::<Vec<_>>().join(", ")));
                     let (model, setting) = (crate::models::short_name(model), setting.clone());
                     rows.push(Row { model, setting, result: Err(e), timeline: None, trace: None });
                 }

@@ -69,7 +69,8 @@ pub fn open_to_compile(settings: &Settings) -> Result<Device> {
         name if Device::is_processor(name) => processor(settings, name, "as asked")?,
         _ => adapter(settings)?,
     };
-    if settings.threads.is_some() && !matches!(device, Device::Cpu(_)) && !crate::external::use_threads(settings) {
+    let asks_threads = settings.threads.is_some() && !settings.is_default("threads");
+    if asks_threads && !matches!(device, Device::Cpu(_)) && !crate::external::use_threads(settings) {
         let text = format!("--threads is for the CPU, and the device is {}", device.label());
         return Err(Error::usage(text).help("add `--device cpu`"));
     }

@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::names::did_you_mean;
+use crate::progress::log_once;
 use crate::settings::Settings;
 use compiler::graph::Module;
 use compiler::ops::control::Const;
@@ -112,7 +113,7 @@ fn nodes_of(module: &Module) -> Vec<(&str, &str)> {
 /// that it means in `module`. Names of operators, files and patterns stay.
 ///
 /// # Errors
-/// A name that no node has.
+/// A name that no node has, if it is no default of a file.
 pub fn resolved(settings: &Settings, module: &Module) -> Result<Settings> {
     let mut out = settings.clone();
     let lists = [("--keep-f32", false), ("--pin-layout", true), ("--host-call", true)];
@@ -122,11 +123,17 @@ pub fn resolved(settings: &Settings, module: &Module) -> Result<Settings> {
     let nodes = nodes_of(module);
     for ((option, pair), list) in lists.into_iter().zip([&mut out.keep_f32, &mut out.pin_layout, &mut out.host_call]) {
         let mut full = vec![];
+        let by_default = settings.is_default(&option.trim_start_matches('-').replace('-', "_"));
         for entry in std::mem::take(list) {
             let (name, value) = match entry.rsplit_once('=').filter(|_| pair) {
                 Some((name, _)) => (name, &entry[name.len()..]),
                 None => (entry.as_str(), ""),
             };
+            if by_default && !name.starts_with('\\') && find(name, &nodes).is_empty() {
+                let why = format!("{option} {name}: a default that no node of this model has is left out");
+                log_once(settings, why);
+                continue;
+            }
             if name.starts_with(['@', '\\']) || name.starts_with("op:") || name.contains(['*', '?', '\\']) {
                 full.push(entry);
                 continue;

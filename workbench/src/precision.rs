@@ -15,7 +15,7 @@ pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
     let mut out = Vec::new();
     for p in &settings.keep_f32 {
         match p.strip_prefix('@') {
-            None => out.push(KeepF32::listed(p)),
+            None => out.push(KeepF32 { listed: !settings.is_default("keep_f32"), ..KeepF32::listed(p) }),
             Some(file) => {
                 let text = weft::plain_files::read_text(file.as_ref())
                     .map_err(|e| Error::usage(format!("--keep-f32 {p}: cannot read {file}: {e}")))?;

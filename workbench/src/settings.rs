@@ -101,6 +101,8 @@ options! {
     also {
         /// Names of the options that were asked for, whatever their values.
         given: Vec<String>,
+        /// Names of the options that a file of defaults gave: where they change nothing, they are no error.
+        defaulted: Vec<String>,
         /// Who schedules kernels, if not the rules.
         schedules: Schedules,
         /// Passes of one's own, which `passes` may name.
@@ -160,6 +162,10 @@ impl Settings {
             self.given.push(row.name.into());
         }
         Ok(())
+    }
+    /// True when the option stands in a file of defaults, and was not asked for.
+    pub fn is_default(&self, name: &str) -> bool {
+        self.defaulted.iter().any(|id| id == name)
     }
     /// The same, with nobody who watches.
     pub fn silent(&self) -> Settings {

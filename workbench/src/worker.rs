@@ -89,6 +89,8 @@ pub const WORKER: &str = "measure";
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Setup {
     settings: Vec<(String, Vec<String>)>,
+    /// Settings that are defaults of a file.
+    defaulted: Vec<String>,
     inputs: Vec<(String, Vec<String>)>,
     allow_native: bool,
 }
@@ -97,7 +99,8 @@ impl Setup {
     /// For the settings of a search, without its database.
     pub fn of(settings: &Settings, inputs: &Inputs) -> Setup {
         let own = Settings { tuning: Some("off".into()), ..settings.silent() };
-        Setup { settings: own.pairs(), inputs: inputs.pairs(), allow_native: settings.allow_native }
+        let (defaulted, allow_native) = (settings.defaulted.clone(), settings.allow_native);
+        Setup { settings: own.pairs(), defaulted, inputs: inputs.pairs(), allow_native }
     }
 }
 
@@ -147,7 +150,8 @@ pub fn serve(own: &Settings) -> Result<()> {
 }
 
 fn program(own: &Settings, setup: &Setup) -> Result<Program> {
-    let mut settings = Settings { allow_native: setup.allow_native, ..own.clone() };
+    let defaulted = setup.defaulted.clone();
+    let mut settings = Settings { allow_native: setup.allow_native, defaulted, ..own.clone() };
     settings.take(&setup.settings).map_err(Error::usage)?;
     settings.functions = crate::host_calls::functions(&settings, &own.functions)?;
     let mut input = Inputs::default();

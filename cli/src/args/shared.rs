@@ -275,11 +275,11 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// Reads the command line.
+/// Reads the command line; the options `defaults`, by id, are from a file.
 ///
 /// # Errors
 /// An error of clap (also for help and version), or an option that the command does not support.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+pub fn parse(args: impl IntoIterator<Item = OsString>, defaults: &[String]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
@@ -293,7 +293,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
             return Err(error);
         }
     }
-    let given = given(matches);
+    let by_default = |id: &str| defaults.iter().any(|d| d == id);
+    let given: Vec<_> = given(matches).into_iter().filter(|(id, _)| !by_default(id)).collect();
     if let Some(u) = USES.iter().find(|u| u.command == name)
         && let Some((id, _)) = given.iter().find(|(id, heading)| !u.honours(id, heading))
     {
@@ -302,7 +303,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
         error.insert(ContextKind::InvalidArg, ContextValue::String(flag(id)));
         return Err(error);
     }
-    cli.command.common_mut().given = given.into_iter().map(|(id, _)| id).collect();
+    let common = cli.command.common_mut();
+    common.given = given.into_iter().map(|(id, _)| id).collect();
+    common.defaulted = defaults.to_vec();
     Ok(cli)
 }
 
@@ -388,7 +391,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> Result<Cli, clap::Error> {
-        parse(text.split(' ').map(OsString::from))
+        parse(text.split(' ').map(OsString::from), &[])
     }
 
     #[test]

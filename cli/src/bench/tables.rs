@@ -46,7 +46,7 @@ impl Columns {
         ],
         settings: &["amp", "layout", "fuse", "batch"],
         behind_settings: 5,
-        left_out: [&["ratio", "+- ratio", "verdict"], &["per s", "dispatches", "GFLOP/s"]],
+        left_out: [&[], &["per s", "dispatches", "GFLOP/s"]],
         cells,
     };
     /// Of `--decode`.
@@ -54,7 +54,7 @@ impl Columns {
         names: &decode::COLUMNS,
         settings: &["amp", "batch"],
         behind_settings: 3,
-        left_out: [&["GB/s", "dispatches", "ratio", "+- ratio", "verdict"], &["GB/s", "dispatches", "ms a token"]],
+        left_out: [&["GB/s", "dispatches"], &["GB/s", "dispatches", "ms a token"]],
         cells: decode::cells,
     };
     /// Whether a table shows the column: settings where they are given or differ, and figures by the number of rows.
@@ -69,6 +69,7 @@ impl Columns {
         let several = a.models.len() * settings.len() > 1;
         match name {
             "amp" | "layout" | "fuse" | "batch" | "past" => !settings.iter().all(usual),
+            "ratio" | "+- ratio" | "verdict" => settings.len() > 1,
             _ => !self.left_out[usize::from(several)].contains(&name),
         }
     }
@@ -148,7 +149,7 @@ impl Lines {
         }
         Ok(lines)
     }
-    /// Prints the last result, with its ratio to the first that did not fail; or the kernels of it.
+    /// Prints the last result, with its ratio to the first of its model that did not fail; or the kernels of it.
     pub fn print(&mut self, rows: &[Row]) -> Result<()> {
         let Some(row) = rows.last() else { return Ok(()) };
         let cells = (self.columns.cells)(first_latency(rows), row);
@@ -209,9 +210,10 @@ fn share(k: &KernelTime, run_ms: f64) -> String {
     format!("{:.1}%", 100.0 * k.us_total / (run_ms * 1e3).max(1e-9))
 }
 
-/// The latency of the first row that did not fail.
+/// The latency of the first row of the last row's model that did not fail.
 fn first_latency(rows: &[Row]) -> Statistics {
-    rows.iter().find_map(|r| Some(r.result.as_ref().ok()?.run.latency_ms.as_ref()?.of)).unwrap_or_default()
+    let mut of_model = rows.iter().filter(|r| rows.last().is_some_and(|last| last.model == r.model));
+    of_model.find_map(|r| Some(r.result.as_ref().ok()?.run.latency_ms.as_ref()?.of)).unwrap_or_default()
 }
 
 /// A run's cells in the order of [`Columns::RUNS`].

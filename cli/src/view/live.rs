@@ -57,13 +57,14 @@ impl Machine {
         // What the window decides.
         let usual = Settings::default();
         let (amp, layout, fuse, opt_level) = (usual.amp, usual.layout, usual.fuse, usual.opt_level);
-        let others = Settings { amp, layout, fuse, opt_level, keep_f32: vec![], ..settings.clone() };
+        let profile = serde_json::from_str::<DeviceProfile>(&trace.profile).ok();
+        let native = profile.as_ref().is_some_and(|p| !p.model().shaders);
+        let threads = settings.threads.filter(|_| native || !settings.is_default("threads"));
+        let others = Settings { amp, layout, fuse, opt_level, threads, keep_f32: vec![], ..settings.clone() };
         let arguments = [vec![operand(&trace.model)], others.words(), inputs.words()].concat();
         let asked = DeviceChoice::parse(&settings.device);
         let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
         let tuning = workbench::tuning::file_to_write(settings).map_err(|e| e.message);
-        let profile = serde_json::from_str::<DeviceProfile>(&trace.profile).ok();
-        let native = profile.as_ref().is_some_and(|p| !p.model().shaders);
         let threads = native.then(|| settings.threads.map_or(0, |n| n as usize));
         let choices = own.into_iter().chain([asked]).collect();
         let scheduling = trace.options.scheduling.clone();
@@ -108,7 +109,7 @@ impl Machine {
         let mut command = own_process::again()?;
         command.arg(verb).args(&self.arguments).args(["--amp", &wanted.amp, "--layout", &wanted.layout]);
         command.args(wanted.keep_f32.iter().flat_map(|k| ["--keep-f32", k]));
-        command.args(["--fuse", &wanted.fuse, "--opt-level", &level, "--quiet"]);
+        command.args(["--fuse", &wanted.fuse, "--opt-level", &level, "--config", "none", "--quiet"]);
         output(&mut command);
         let errors = folder.join(format!("{verb}.txt"));
         let file = std::fs::File::create(&errors).map_err(|e| format!("{}: {e}", errors.display()))?;

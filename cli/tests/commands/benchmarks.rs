@@ -169,6 +169,33 @@ fn open_dimensions_and_keep_lists_are_swept() {
 }
 
 #[test]
+fn a_sweep_without_values_is_refused_before_anything_runs() {
+    for (sweep, why) in [
+        ("amp", "--sweep amp: needs KEY=A,B"),
+        ("amp=off,fp16 batch", "--sweep batch: needs KEY=A,B"),
+        ("amp=", "--sweep amp=: takes off, fp16, auto"),
+        ("size=1", "keep-f32"),
+    ] {
+        let ran = here(&format!("bench half.weft --device interpreter --sweep {sweep}")).run().refused(2, why);
+        assert_eq!(ran.stdout, "", "{sweep}");
+    }
+}
+
+/// Ratios are to the first setting, each model's own.
+#[test]
+fn ratios_are_of_one_model() {
+    let rows = "bench half.weft block.weft --device interpreter --runs 2 --warmup 0 --format csv";
+    let ran = here(&format!("{rows} --sweep seed=1,2")).run().succeeded();
+    let rows: Vec<Vec<&str>> = ran.stdout.lines().map(|l| l.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap_or_else(|| panic!("{}", ran.stdout));
+    let [ratio, verdict] = ["ratio", "verdict"].map(column);
+    assert_eq!(rows.len(), 5, "{}", ran.stdout);
+    for first in &rows[1..3] {
+        assert_eq!((first[ratio], first[verdict]), ("1.00", ""), "{}", ran.stdout);
+    }
+}
+
+#[test]
 fn runs_in_flight_are_chosen_and_said() {
     if !has_adapter() {
         return;

@@ -49,6 +49,11 @@ fn swept(key: &str) -> Option<&'static Opt<Settings>> {
     Settings::row(name).filter(|row| is_swept(row))
 }
 
+/// Whether a sweep can vary the option of that name.
+pub fn can_sweep(key: &str) -> bool {
+    swept(key).is_some()
+}
+
 fn is_swept(row: &Opt<Settings>) -> bool {
     !row.listed && !row.flag && matches!(row.heading, Heading::Device | Heading::Compiler | Heading::Model)
 }
@@ -59,7 +64,7 @@ pub fn sweep(list: &[String], settings: &Settings) -> Result<Vec<Setting>> {
     for s in list {
         let (key, values) = s.split_once('=').ok_or_else(|| Error::usage(format!("--sweep {s}: needs KEY=A,B")))?;
         let row = swept(key).ok_or_else(|| {
-            let keys: Vec<&str> = Settings::rows().iter().filter(|row| is_swept(row)).map(|row| row.name).collect();
+            let keys: Vec<String> = Settings::rows().iter().filter(|row| is_swept(row)).map(Opt::long_name).collect();
             Error::usage(format!("--sweep {key}: can sweep {}", keys.join(", ")))
         })?;
         // Of `dim=height=320,640` each value has the name.
@@ -90,8 +95,12 @@ pub fn sweep(list: &[String], settings: &Settings) -> Result<Vec<Setting>> {
 /// Gives a swept option a value, in the place of what it has; of one whose values have names, of that of this name.
 fn set(to: &mut Settings, row: &Opt<Settings>, name: &str, v: &str) -> Result<(), String> {
     if name.is_empty() {
-        if row.value.contains('=') || v.is_empty() {
+        if row.value.contains('=') {
             return Err(format!("takes {}", row.value));
+        }
+        if v.is_empty() {
+            let takes = row.set(&mut to.clone(), v).err();
+            return Err(takes.unwrap_or_else(|| "needs a value".into()));
         }
         (row.reset)(to);
         return if v == NONE && row.default.is_empty() { Ok(()) } else { row.set(to, v) };
@@ -121,8 +130,12 @@ mod tests {
         assert_eq!(settings(&["device=0,cpu", "batch=1,2"]).len(), 4);
         assert_eq!(settings(&["dim=w=1,2", "target=ada"]), ["w=1 target=ada | h=9 w=1", "w=2 target=ada | h=9 w=2"]);
         assert_eq!(settings(&["keep=none,@list"]), ["keep=none | w=3 h=9", "keep=@list | w=3 h=9"]);
-        for wrong in ["dim=w=x", "dim=3", "target=nosuch", "batch=0", "nosuch=1"] {
+        for wrong in ["dim=w=x", "dim=3", "target=nosuch", "batch=0", "batch=", "amp=", "device=", "amp", "nosuch=1"] {
             assert!(sweep(&[wrong.to_string()], &Settings::default()).is_err(), "{wrong}");
         }
+        let said = |text: &str| sweep(&[text.into()], &Settings::default()).err().expect("wrong").message;
+        assert_eq!(said("amp"), "--sweep amp: needs KEY=A,B");
+        assert_eq!(said("amp="), "--sweep amp=: takes off, fp16, auto");
+        assert!(said("x=1").contains("opt-level"), "{}", said("x=1"));
     }
 }

@@ -97,7 +97,8 @@ impl Search<'_> {
         self.measured += 1;
         self.progress.report("keep lists", self.measured, MOST);
         let (a, run) = (self.a, self.run);
-        let keep_f32 = patterns.iter().map(|p| KeepF32::listed(p)).collect();
+        let listed = !self.a.settings.is_default("keep_f32");
+        let keep_f32 = patterns.iter().map(|p| KeepF32 { listed, ..KeepF32::listed(p) }).collect();
         let pipeline = PipelineOptions { keep_f32, ..self.plain.clone() };
         let silent = a.settings.silent();
         let executor = execute_with(run.module.clone(), pipeline, &silent, run.device, run.profile, false)?;
