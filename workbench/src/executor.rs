@@ -10,7 +10,6 @@ use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::{Function, Module, NodeId};
 use compiler::interpreter::Interpreter;
 use compiler::name::Name;
-use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
@@ -251,7 +250,7 @@ pub fn chosen_pipeline(
 ) -> Result<(PipelineOptions, Vec<Name>)> {
     let settings = &crate::node_names::resolved(settings, module)?;
     let mut pipeline = pipeline_options(settings)?;
-    check_listed(module, &pipeline.keep_f32).map_err(Error::usage)?;
+    compiler::passes::mixed_precision::check_listed(module, &pipeline.keep_f32).map_err(Error::usage)?;
     let mut kept = vec![];
     if pipeline.amp == AmpMode::Auto {
         let found = calibrated(module, settings, &pipeline, profile, inputs, &Limits::default())?;
