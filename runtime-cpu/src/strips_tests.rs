@@ -103,6 +103,23 @@ fn tiles_whose_columns_are_held() {
             run(&text, &|body| assert!(matches!(body, [Node::Tile(_)]), "no tile: {body:?}"));
         }
     }
+    // A right operand of f16 is copied for many rows.
+    for rows in [2, 6] {
+        let operands = format!("%x: f32[{rows}, 3], %y: f16[3, 31], out %z: f32[{rows}, 45]");
+        let block = "block z reduce sum init { %z[i, j] <- %x[i, r] * f32(%y[r, min(j, 30)]) }";
+        run(&one(&operands, &[("r", 3), ("i", rows), ("j", 45)], block), &|_| ());
+        run(&one(&operands, &[("i", rows), ("r", 3), ("j", 45)], block), &|_| ());
+    }
+    // Rows are held, too.
+    let operands = "%x: f32[5, 31], %y: f32[3, 31], out %z: f32[5, 45]";
+    for (combiner, value) in [
+        ("max", "%x[min(i + r, 4), min(j, 30)]"),
+        ("sum", "%x[min(i + r, 4), min(j, 30)] * %y[r, min(j, 30)]"),
+        ("sum", "%x[min(i + r, 4), 7] * %y[r, min(j, 30)]"),
+    ] {
+        let block = format!("block z reduce {combiner} init {{ %z[i, j] <- {value} }}");
+        run(&one(operands, &[("i", 5), ("r", 3), ("j", 45)], &block), &|_| ());
+    }
 }
 
 #[test]

@@ -43,10 +43,12 @@ struct Sides {
 }
 
 impl Sides {
-    /// A place that is read from a buffer may be in the padding: a tile looks for its first row and tap there, too.
+    /// A place that is read from a buffer may be in the padding: a tile looks for its first row and tap there, too. Rows
+    /// that are held below a size are found without the limits of columns.
     fn looks_beyond(&self) -> bool {
         let padded = !self.conditions.is_empty() || !self.across.is_empty();
-        padded && self.indices().any(Index::reads)
+        let moves = self.kind != Kind::Product && !self.limits.is_empty();
+        padded && self.indices().any(Index::reads) || moves && !self.left.index.without_clamps().1.is_empty()
     }
     fn indices(&self) -> impl Iterator<Item = &Index> {
         let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
