@@ -72,6 +72,10 @@ fn write_files<'a>(
     note: &str,
     common: &Common,
 ) -> Result<()> {
+    if folder.is_file() {
+        let text = format!("{} is a file, and several are written into a folder", folder.display());
+        return Err(Error::usage(text).help("name a folder, which need not exist"));
+    }
     let (mut count, mut bytes) = (0, 0);
     for (name, content) in files {
         let path = folder.join(name);

@@ -153,7 +153,7 @@ packed_body!(portable);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile_operands::{Kind, Step};
+    use crate::tile_operands::Step;
 
     /// Every instruction set has the sums of the definition, also in columns that are no whole vector.
     #[test]
@@ -185,22 +185,15 @@ mod tests {
             for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
                 let mut out = vec![9.0; rows * columns];
                 let t = Operands {
-                    kind: Kind::Product,
                     left: left.as_ptr(),
                     row_stride: depth as isize,
-                    table: &[],
-                    table_rows: 0,
-                    left_stride: 1,
-                    right: std::ptr::null(),
-                    right_stride: 0,
-                    taps: &[],
                     depth,
-                    first_column: 0,
                     columns,
                     initial: Some(1.0),
                     steps: &[Step::Mul(2.0)],
                     out: out.as_mut_ptr(),
                     out_stride: columns as isize,
+                    ..Operands::NONE
                 };
                 // SAFETY: the vectors above have these sizes.
                 unsafe { run(isa, &t, &packed, rows) };

@@ -64,22 +64,15 @@ impl Task<'_> {
         let packed = self.packed(d, [&mut zeros, &mut scales]);
         let (left, row_stride) = self.rows_as_f32(t, to.rows, &mut rows);
         let operands = Operands {
-            kind: t.kind,
             left,
             row_stride: row_stride as isize,
-            table: &[],
-            table_rows: 0,
-            left_stride: 1,
-            right: std::ptr::null(),
-            right_stride: 0,
-            taps: &[],
             depth: t.depth as usize,
-            first_column: 0,
             columns: to.columns as usize,
             initial,
             steps,
             out: to.out,
             out_stride: to.stride as isize,
+            ..Operands::NONE
         };
         // SAFETY: words, factors and rows of the left operand were checked against their buffers, results and steps in
         // `target`; the results are this task's own.

@@ -275,24 +275,7 @@ mod tests {
         taps: &'a [[isize; 2]],
         out: &mut [f32],
     ) -> Operands<'a> {
-        Operands {
-            kind,
-            left: left.as_ptr(),
-            row_stride: 0,
-            table: &[],
-            table_rows: 0,
-            left_stride: 1,
-            right: right.as_ptr(),
-            right_stride: 0,
-            taps,
-            depth: 1,
-            first_column: 0,
-            columns: 0,
-            initial: None,
-            steps: &[],
-            out: out.as_mut_ptr(),
-            out_stride: 0,
-        }
+        Operands { kind, left: left.as_ptr(), right: right.as_ptr(), taps, out: out.as_mut_ptr(), ..Operands::NONE }
     }
     fn number(i: usize) -> f32 {
         ((i * 7 + 3) % 11) as f32 - 5.0

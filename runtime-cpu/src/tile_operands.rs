@@ -104,3 +104,25 @@ pub(crate) struct Operands<'a> {
     /// From one row of results to the next.
     pub out_stride: isize,
 }
+
+impl Operands<'_> {
+    /// A product of nothing, for all that is not named.
+    pub(crate) const NONE: Operands<'static> = Operands {
+        kind: Kind::Product,
+        left: std::ptr::null(),
+        row_stride: 0,
+        table: &[],
+        table_rows: 0,
+        left_stride: 1,
+        right: std::ptr::null(),
+        right_stride: 0,
+        taps: &[],
+        depth: 1,
+        first_column: 0,
+        columns: 0,
+        initial: None,
+        steps: &[],
+        out: std::ptr::null_mut(),
+        out_stride: 0,
+    };
+}
