@@ -39,20 +39,15 @@ pub fn assign_encodings(t: &mut TensorFunction, profile: &DeviceProfile) -> Resu
     let outputs: Vec<BufferId> = t.outputs().collect();
     for b in t.buffers.ids().collect::<Vec<_>>() {
         let buffer = &t.buffers[b];
-        let encoding = match buffer.dtype {
-            DType::F32 | DType::I32 | DType::U32 | DType::Bool => Encoding::Native,
-            DType::F16 if profile.f16 => Encoding::Native,
-            DType::F16 => Encoding::HalfPair,
-            DType::U8 | DType::I8 => Encoding::ByteQuad,
-            DType::BF16 => Encoding::HalfPair,
-            DType::I64 if movement_only => Encoding::Narrow,
-            DType::I64 if t.inputs().any(|i| i == b) && !outputs.contains(&b) => Encoding::Narrow,
-            d => return Err(format!("{d} `{}` has no storage form on the device", buffer.name)),
+        let fits = movement_only || t.inputs().any(|i| i == b) && !outputs.contains(&b);
+        let encoding = match value_encoding(buffer.dtype, profile) {
+            Some(Encoding::Narrow) if !fits => {
+                return Err("64-bit integer arithmetic is not proved to fit 32 bits".into());
+            }
+            Some(encoding) => encoding,
+            None => return Err(format!("{} `{}` has no storage form on the device", buffer.dtype, buffer.name)),
         };
         t.buffers[b].encoding = encoding;
-    }
-    if !movement_only && t.body.blocks().iter().any(|s| matches!(t.buffers[s.buffer].dtype, DType::I64)) {
-        return Err("64-bit integer arithmetic is not proved to fit 32 bits".into());
     }
     Ok(())
 }
@@ -89,15 +84,17 @@ fn integer_movement_only(t: &TensorFunction) -> bool {
 }
 
 /// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for
-/// values that only the host holds.
+/// values that only the host holds: shaders have no words of 64 bits, the processor has.
 pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
         DType::F16 if profile.f16 => Some(Encoding::Native),
         DType::F16 => Some(Encoding::HalfPair),
-        DType::I64 => Some(Encoding::Narrow),
+        DType::I64 if profile.model().shaders => Some(Encoding::Narrow),
         DType::U8 | DType::I8 => Some(Encoding::ByteQuad),
         DType::BF16 => Some(Encoding::HalfPair),
-        DType::U16 | DType::I16 | DType::U64 | DType::F64 => None,
+        DType::U16 | DType::I16 | DType::I64 | DType::U64 | DType::F64 => {
+            (!profile.model().shaders).then_some(Encoding::Native)
+        }
     }
 }

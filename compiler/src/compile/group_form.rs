@@ -1,7 +1,6 @@
 //! The form of a group: a tensor function that becomes kernels, a view, or a step on the host.
 
 use super::forms::{assign_encodings, is_view, value_encoding};
-use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{DimRanges, Int};
 use crate::lowering::{LoweredGroup, lower_group};
@@ -10,7 +9,7 @@ use crate::ops::control::{CallTensor, Const};
 use crate::profile::DeviceProfile;
 use crate::schedule::apply_pending;
 use crate::schedule::rules::has_edited_choices;
-use crate::tir::TensorFunction;
+use crate::tir::{Encoding, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// The form of a group.
@@ -47,7 +46,7 @@ pub(super) fn lower(
         return Form::Host("a tensor has no elements".into());
     }
     let operands = main.nodes[n].inputs.iter().flatten();
-    if let Some(why) = operands.clone().find_map(|&v| too_wide(module, main, v)) {
+    if let Some(why) = operands.clone().find_map(|&v| too_wide(module, main, v, profile)) {
         return Form::Host(why);
     }
     let values = operands.chain(&main.nodes[n].outputs);
@@ -90,7 +89,7 @@ pub(super) fn written(module: &Module, main: &Function, n: NodeId, callee: Name,
     if applies(&fixed) || !applies(&t) {
         t = fixed;
     }
-    if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v)) {
+    if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v, profile)) {
         return Form::Host(why);
     }
     if t.pending.is_empty()
@@ -127,9 +126,9 @@ pub(super) fn symbols_of(main: &Function, n: NodeId, f: &TensorFunction) -> Vec<
     f.symbols.iter().map(of).collect()
 }
 
-/// Why a constant operand cannot be stored in 32 bits.
-fn too_wide(module: &Module, main: &Function, v: ValueId) -> Option<String> {
-    if main.ty(v).dtype != DType::I64 {
+/// Why a constant operand cannot be stored in the 32 bits that the device has for it.
+fn too_wide(module: &Module, main: &Function, v: ValueId, profile: &DeviceProfile) -> Option<String> {
+    if value_encoding(main.ty(v).dtype, profile) != Some(Encoding::Narrow) {
         return None;
     }
     let (_, c) = main.def_op::<Const>(v)?;

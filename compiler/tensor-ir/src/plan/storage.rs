@@ -58,7 +58,7 @@ pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u
 pub fn is_stored_as_it_is(encoding: Encoding, dtype: DType) -> bool {
     matches!(
         (encoding, dtype),
-        (Encoding::Native, DType::F32 | DType::I32 | DType::U32 | DType::F16)
+        (Encoding::Native, DType::F32 | DType::I32 | DType::U32 | DType::F16 | DType::I64 | DType::U64 | DType::F64)
             | (Encoding::HalfPair, DType::F16 | DType::BF16)
             | (Encoding::ByteQuad, DType::U8 | DType::I8 | DType::Bool)
     )
@@ -88,6 +88,7 @@ fn bytes_of(n: usize, dtype: DType, encoding: Encoding) -> usize {
     match (encoding, dtype) {
         (Encoding::HalfPair, _) | (Encoding::Native, DType::F16) => n * 2,
         (Encoding::ByteQuad, _) => n,
+        (Encoding::Native, DType::I64 | DType::U64 | DType::F64) => n * 8,
         _ => n * 4,
     }
 }
