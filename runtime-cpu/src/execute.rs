@@ -11,6 +11,8 @@ use crate::runs;
 use crate::team::Team;
 use crate::tile_memory::{StripMemory, TileMemory};
 use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
 use tensor_ir::interpreter::scalar::{self, Num};
@@ -22,6 +24,8 @@ pub(crate) struct Own {
     bytes: Vec<Line>,
     pub free: Free,
     pub tile: Option<Box<TileMemory>>,
+    /// The run of a kernel, by its number, whose tasks used that last.
+    run: u64,
     pub strips: StripMemory,
     pub factors: Factors,
 }
@@ -34,19 +38,21 @@ thread_local! {
 /// calling thread does it all.
 pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, team: Option<&Team>) {
     let tasks: i64 = program.groups.iter().map(|g| g.1).product();
-    let Some(team) = team.filter(|_| tasks > 1) else { return run_tasks(program, bound, isa, 0..tasks) };
+    let number = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    let run = |tasks: Range<i64>| run_tasks(program, bound, isa, (number, tasks));
+    let Some(team) = team.filter(|team| tasks > 1 && team.helpers() > 0) else { return run(0..tasks) };
     let threads = 1 + team.helpers() as i64;
     // A few portions for each thread: those that are done early take more.
     let portion = (tasks / (threads * PORTIONS)).max(1);
     let count = (tasks + portion - 1) / portion;
-    let next = std::sync::atomic::AtomicI64::new(0);
+    let next = AtomicI64::new(0);
     team.share(&|| {
         loop {
-            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= count {
                 return;
             }
-            run_tasks(program, bound, isa, at * portion..((at + 1) * portion).min(tasks));
+            run(at * portion..((at + 1) * portion).min(tasks));
         }
     });
 }
@@ -54,7 +60,11 @@ pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, team: Opt
 /// Portions of the tasks of a kernel for each thread.
 const PORTIONS: i64 = 8;
 
-fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::ops::Range<i64>) {
+/// Runs of kernels up to now.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Does these tasks of a run on this thread.
+fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, (run, tasks): (u64, Range<i64>)) {
     OWN.with_borrow_mut(|own| {
         let lines: Vec<usize> = program.buffers.iter().map(|b| (b.own * b.form.size()).div_ceil(64) + 1).collect();
         let need: usize = program.buffers.iter().zip(&lines).map(|(b, l)| if b.own > 0 { *l } else { 0 }).sum();
@@ -74,7 +84,9 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::op
                 None => View::new(std::ptr::NonNull::<u64>::dangling().as_ptr().cast(), 0, b.form),
             });
         }
-        own.tile.iter_mut().for_each(|m| m.right.forget());
+        if std::mem::replace(&mut own.run, run) != run {
+            own.tile.iter_mut().for_each(|m| m.right.forget());
+        }
         let env = vec![0; program.slots];
         let mut t = Task { views: &views, env, isa, own, lets: vec![] };
         for task in tasks {

@@ -126,6 +126,18 @@ versions! {
     }
 }
 versions! {
+    /// A function of each lane, of any type.
+    fn map_any<A: Copy, B: Copy, F: Fn(A) -> B>(f: F, to: &mut [B], from: &[A]) {
+        to.iter_mut().zip(from).for_each(|(t, x)| *t = f(*x));
+    }
+}
+versions! {
+    /// The same of two operands.
+    fn zip_any<A: Copy, B: Copy, F: Fn(A, A) -> B>(f: F, to: &mut [B], a: &[A], b: &[A]) {
+        to.iter_mut().zip(a.iter().zip(b)).for_each(|(t, (x, y))| *t = f(*x, *y));
+    }
+}
+versions! {
     fn compare_f<F: Fn(f32, f32) -> bool>(f: F, to: &mut [i64], a: &[f32], b: &[f32]) {
         to.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = i64::from(f(*a, *b)));
     }
@@ -192,14 +204,13 @@ impl Ops<'_> {
         self.free.give(Source::Own(b));
         Lanes::I(Source::Own(to))
     }
-    /// A function of lanes of any type, one after another.
+    /// A function of lanes of any type.
     pub(crate) fn each<A: Lane, B: Lane>(&mut self, a: Source<'_, A>, f: impl Fn(A) -> B) -> Source<'static, B> {
         if let Source::Splat(x) = a {
             return Source::Splat(f(x));
         }
         let mut to = self.free.take::<B>();
-        let from = a.lanes().unwrap_or(&[]);
-        to[..self.n].iter_mut().zip(from).for_each(|(t, x)| *t = f(*x));
+        map_any(self.isa, f, &mut to[..self.n], a.lanes().unwrap_or(&[]));
         self.free.give(a);
         Source::Own(to)
     }
@@ -214,12 +225,12 @@ impl Ops<'_> {
             return Source::Splat(f(x, y));
         }
         let mut to = self.free.take::<B>();
-        let lanes = to[..self.n].iter_mut();
+        let lanes = &mut to[..self.n];
         match (a.lanes(), b.lanes()) {
-            (Ok(x), Ok(y)) => lanes.zip(x.iter().zip(y)).for_each(|(t, (x, y))| *t = f(*x, *y)),
-            (Ok(x), Err(y)) => lanes.zip(x).for_each(|(t, x)| *t = f(*x, y)),
-            (Err(x), Ok(y)) => lanes.zip(y).for_each(|(t, y)| *t = f(x, *y)),
-            (Err(x), Err(y)) => lanes.for_each(|t| *t = f(x, y)),
+            (Ok(x), Ok(y)) => zip_any(self.isa, f, lanes, x, y),
+            (Ok(x), Err(y)) => map_any(self.isa, |x| f(x, y), lanes, x),
+            (Err(x), Ok(y)) => map_any(self.isa, |y| f(x, y), lanes, y),
+            (Err(x), Err(y)) => lanes.fill(f(x, y)),
         }
         self.free.give(a);
         self.free.give(b);

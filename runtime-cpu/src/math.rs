@@ -88,9 +88,63 @@ pub(crate) fn log<const F: bool>(m: Fused<F>, x: f32) -> f32 {
     if x < f32::INFINITY { y } else { x }
 }
 
+/// Angles, at most, of which [`sin`] and [`cos`] are right.
+pub(crate) const GREATEST_ANGLE: f32 = 8192.0;
+/// A quarter of a turn in three parts: products of the first two with integers of 13 bits are exact.
+const QUARTER: [f32; 3] = [1.570_312_5, 4.837_512_97e-4, 7.549_79e-8];
+
+/// The quarters of a turn in an angle, and what is left of it.
+#[inline(always)]
+fn quarters<const F: bool>(m: Fused<F>, x: f32) -> (f32, i32) {
+    let rounded = m.fma(x, std::f32::consts::FRAC_2_PI, ROUND);
+    let (n, count) = (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32));
+    (QUARTER.iter().fold(x, |x, part| m.fma(n, -part, x)), count)
+}
+
+/// The sine of an angle of at most half a quarter turn, so many quarters on (Cephes).
+#[inline(always)]
+fn sine_after<const F: bool>(m: Fused<F>, x: f32, quarters: i32) -> f32 {
+    let s = x * x;
+    // A product with `x` keeps the sign of a zero.
+    let sine = x * m.fma(m.polynomial(s, [-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1]), s, 1.0);
+    let numbers = [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2, -0.5];
+    let cosine = m.fma(m.polynomial(s, numbers), s, 1.0);
+    let y = if quarters & 1 == 1 { cosine } else { sine };
+    if quarters & 2 == 2 { -y } else { y }
+}
+
+/// The sine, to 2e-7, of an angle up to [`GREATEST_ANGLE`].
+#[inline(always)]
+pub(crate) fn sin<const F: bool>(m: Fused<F>, x: f32) -> f32 {
+    let (rest, n) = quarters(m, x);
+    sine_after(m, rest, n)
+}
+
+/// The cosine, likewise.
+#[inline(always)]
+pub(crate) fn cos<const F: bool>(m: Fused<F>, x: f32) -> f32 {
+    let (rest, n) = quarters(m, x);
+    sine_after(m, rest, n.wrapping_add(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn angles_are_close_everywhere() {
+        fn check<const F: bool>(m: Fused<F>) {
+            for i in -8_192_000..=8_192_000 {
+                let x = i as f32 * 1e-3;
+                let (s, c) = (f64::from(x).sin(), f64::from(x).cos());
+                let near = |got: f32, want: f64| (f64::from(got) - want).abs() <= 1.5e-7 * want.abs() + 3e-8;
+                assert!(near(sin(m, x), s) && near(cos(m, x), c), "of {x}: {} {}", sin(m, x), cos(m, x));
+            }
+            assert!(sin(m, -0.0).is_sign_negative() && sin(m, 1e-30) == 1e-30 && cos(m, 0.0) == 1.0);
+        }
+        check(Fused::<false>);
+        check(Fused::<true>);
+    }
 
     #[test]
     fn functions_are_close_everywhere() {

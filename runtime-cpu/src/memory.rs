@@ -220,6 +220,18 @@ impl View {
             self.require(s);
         }
         let base = self.at.cast::<T>();
+        if s.row_stride == 1 && s.rows > 1 && s.column_stride != 1 && mask.is_none() {
+            for c in 0..s.columns {
+                let first = s.first + c as i64 * s.column_stride;
+                for r in 0..s.rows {
+                    // SAFETY: every place of the span is an element, as just checked.
+                    unsafe {
+                        base.offset(first as isize + r as isize).write(T::write(lanes.at(n + r * s.columns + c)))
+                    };
+                }
+            }
+            return;
+        }
         for r in 0..s.rows {
             let first = s.first + r as i64 * s.row_stride;
             if s.column_stride == 1 && mask.is_none() {

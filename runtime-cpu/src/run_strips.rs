@@ -3,6 +3,7 @@
 use crate::execute::{Line, Task, holding, identity, wrong};
 use crate::form::Form;
 use crate::index::Condition;
+use crate::integers;
 use crate::isa::Isa;
 use crate::lanes::Lanes;
 use crate::memory::{Element, Source, Span, View};
@@ -176,7 +177,7 @@ impl Task<'_> {
                     let to = m.register(s.registers + n);
                     // SAFETY: a register has `LANES` lanes, and no strip that gathers has more.
                     let lanes = unsafe { std::slice::from_raw_parts_mut(to, strip.rows * strip.columns) };
-                    read(&view, &span, lanes, &mut m.wide);
+                    read(self.isa, &view, &span, lanes, &mut m.wide);
                     to
                 }
             };
@@ -201,7 +202,7 @@ impl Task<'_> {
             }
         }
         match lane(code.result, m) {
-            from if code.is_int => write_ints(&view, &span, from, m),
+            from if code.is_int => write_ints(self.isa, &view, &span, from, m),
             Lane::All(x) => write(&view, &span, &Source::Splat(x)),
             // SAFETY: the result has the lanes of the strip.
             Lane::At(from) => write(&view, &span, &Source::Memory(unsafe { std::slice::from_raw_parts(from, n) })),
@@ -321,8 +322,14 @@ pub(crate) fn of_int(x: i32) -> f32 {
     f32::from_bits(x as u32)
 }
 
-fn read(view: &View, span: &Span, to: &mut [f32], wide: &mut Vec<i64>) {
+fn read(isa: Isa, view: &View, span: &Span, to: &mut [f32], wide: &mut Vec<i64>) {
     match view.form() {
+        Form::I8 | Form::U8 if span.column_stride == 1 => {
+            for (row, to) in (0i64..).zip(to.chunks_exact_mut(span.columns)) {
+                let own = Span { first: span.first + row * span.row_stride, rows: 1, ..*span };
+                bodies::widen_bytes(isa, view.form() == Form::I8, view.slice::<u8>(&own), to);
+            }
+        }
         Form::I8 | Form::U8 => {
             wide.resize(to.len(), 0);
             match view.form() {
@@ -349,8 +356,19 @@ fn write(view: &View, span: &Span, from: &Source<'_, f32>) {
 }
 
 /// Writes integers to elements of another form, or elements that do not lie next to each other.
-pub(crate) fn write_ints(view: &View, span: &Span, from: Lane, m: &mut StripMemory) {
+pub(crate) fn write_ints(isa: Isa, view: &View, span: &Span, from: Lane, m: &mut StripMemory) {
     let n = span.rows * span.columns;
+    match (view.form(), from) {
+        (Form::I8 | Form::U8, Lane::At(_)) if span.column_stride == 1 => {
+            view.require(span);
+            let (to, stride) = (view.bytes_of(span.first), span.row_stride as isize);
+            return integers::narrow(isa, lanes(from, n), span.columns, to, stride);
+        }
+        (Form::I32 | Form::U32, Lane::At(_)) => {
+            return view.write::<f32>(span, &Source::Memory(lanes(from, n)), 0, None);
+        }
+        _ => {}
+    }
     m.wide.clear();
     match from {
         Lane::All(x) => m.wide.resize(n, i64::from(x.to_bits() as i32)),

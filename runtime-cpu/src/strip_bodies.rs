@@ -95,6 +95,15 @@ versions! {
     }
 }
 versions! {
+    /// Bytes as integers of 32 bits.
+    fn widen_bytes(signed: bool, from: &[u8], to: &mut [f32]) {
+        match signed {
+            true => to.iter_mut().zip(from).for_each(|(to, x)| *to = f32::from_bits(i32::from(*x as i8) as u32)),
+            false => to.iter_mut().zip(from).for_each(|(to, x)| *to = f32::from_bits(u32::from(*x))),
+        }
+    }
+}
+versions! {
     /// Combines integers with partial results, as many of each.
     fn fold_ints<F: Fn(i32, i32) -> i32>(f: F, lanes: &[i32], sums: &mut [i32; SUMS]) {
         for block in lanes.chunks(SUMS) {
@@ -204,7 +213,24 @@ fn polynomials<const F: bool>(m: Fused<F>, numbers: &[f32], to: &mut Block, a: &
     *to = sums;
 }
 
+/// Computes lanes again whose angles are too great for the body without branches.
+#[inline(always)]
+fn beyond(f: fn(f32) -> f32, to: &mut Block, a: &Block) {
+    let within = |x: &f32| x.abs() <= math::GREATEST_ANGLE;
+    if !a.iter().fold(true, |all, x| all & within(x)) {
+        to.iter_mut().zip(a).filter(|(_, x)| !within(x)).for_each(|(to, x)| *to = f(*x));
+    }
+}
+
 fused! {
+    sin(to) = |m, a| {
+        for (to, x) in to.iter_mut().zip(a) { *to = math::sin(m, *x) }
+        beyond(f32::sin, to, a);
+    };
+    cos(to) = |m, a| {
+        for (to, x) in to.iter_mut().zip(a) { *to = math::cos(m, *x) }
+        beyond(f32::cos, to, a);
+    };
     exp(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::exp(m, *x) };
     tanh(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::tanh(m, *x) };
     log(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::log(m, *x) };
@@ -217,6 +243,8 @@ pub(crate) fn special(isa: Isa, op: UnaryOp, to: &mut [f32], a: &[f32]) -> bool 
         UnaryOp::Exp => exp(isa, to, a),
         UnaryOp::Tanh => tanh(isa, to, a),
         UnaryOp::Log => log(isa, to, a),
+        UnaryOp::Sin => sin(isa, to, a),
+        UnaryOp::Cos => cos(isa, to, a),
         _ => return false,
     }
     true

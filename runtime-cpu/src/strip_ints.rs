@@ -82,7 +82,7 @@ impl Task<'_> {
         let begins = s.begins.as_ref().is_some_and(|b| b.iter().all(|slot| self.env[*slot] == 0));
         let old = if begins { nothing } else { view.integer(first) };
         let one = Span { first, rows: 1, columns: 1, row_stride: 0, column_stride: 0 };
-        write_ints(&view, &one, Lane::All(of_int(combined(old, folded) as i32)), m);
+        write_ints(self.isa, &view, &one, Lane::All(of_int(combined(old, folded) as i32)), m);
     }
 }
 

@@ -223,6 +223,20 @@ fn integers_of_at_most_32_bits() {
     }
 }
 
+/// Bytes lie next to each other or not, in rows that are turned or not.
+#[test]
+fn bytes_are_integers_of_strips() {
+    for (t, value) in [("i8", "f32(%x[i, j]) * 0.5"), ("u8", "f32(%x[j, i])"), ("u8", "f32(%x[i, j]) + f32(%x[j, i])")]
+    {
+        let operands = format!("%x: {t}[70,70] byte_quad, out %z: f32[70,70]");
+        check(&one(&operands, &[("i", 70), ("j", 70)], &format!("block z {{ %z[i, j] <- {value} }}")));
+    }
+    for (t, to) in [("i8", "%z[i, j]"), ("u8", "%z[j, i]")] {
+        let operands = format!("%x: f32[70,70], out %z: {t}[70,70] byte_quad");
+        check(&one(&operands, &[("i", 70), ("j", 70)], &format!("block z {{ {to} <- {t}(%x[i, j] * 100.0) }}")));
+    }
+}
+
 /// The addends of a sum are read again by the leaf behind it.
 #[test]
 fn what_two_leaves_compute_is_kept() {

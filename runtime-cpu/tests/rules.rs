@@ -78,6 +78,9 @@ fn compare(got: &[Tensor], want: &[Tensor], what: &str) {
     assert_eq!(got.len(), want.len());
     for (g, w) in got.iter().zip(want) {
         assert_eq!((g.dtype(), g.shape()), (w.dtype(), w.shape()));
+        if !g.dtype().is_float() {
+            assert!(g.bytes() == w.bytes(), "{g:?} is not {w:?}: {what}");
+        }
         for (i, (x, y)) in g.to_f64_vec().into_iter().zip(w.to_f64_vec()).enumerate() {
             // A sum close to the middle between two f16 is rounded to either.
             let step = if g.dtype() == DType::F16 { 1.0 / 1024.0 } else { 0.0 };
@@ -116,6 +119,47 @@ fn convolutions_read_their_windows_where_they_lie() {
         [(3, 9, 16, 3, 2, 1), (16, 7, 32, 3, 1, 1), (8, 14, 40, 1, 1, 0), (4, 15, 8, 5, 1, 2), (3, 17, 20, 7, 2, 3)]
     {
         check(&conv(1, c, h, h, oc, k, stride, pad));
+    }
+}
+
+/// A product whose columns are stored across its rows, as in NCHW, computes them as lanes and turns them when it stores.
+#[test]
+fn columns_are_lanes_wherever_they_are_stored() {
+    for (channels, h, out) in [(3, 40, 16), (16, 18, 24), (5, 9, 33)] {
+        let text = format!(
+            "tensor @f(%x: f32[{channels},{h},{h}], %w: f32[{out},{channels},3,3], out %y: f32[{out},{h},{h}]) {{
+  buffer %t: f32[{h},{h},{out}] global
+  for i in 0..{h} {{ for j in 0..{h} {{ for o in 0..{out} {{ for r in 0..3 {{ for s in 0..3 {{ for c in 0..{channels} {{
+    block t reduce sum init {{
+      %t[i, j, o] <- select(all(i + r - 1 >= 0, i + r - 1 < {h}, j + s - 1 >= 0, j + s - 1 < {h}),
+                            %x[c, i + r - 1, j + s - 1], 0.0) * %w[o, c, r, s]
+    }}
+  }} }} }} }} }} }}
+  for o2 in 0..{out} {{ for i2 in 0..{h} {{ for j2 in 0..{h} {{
+    block y {{ %y[o2, i2, j2] <- max(%t[i2, j2, o2], 0.0) }}
+  }} }} }}
+}}"
+        );
+        let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}"));
+        check_first(&f, "lanes");
+        check_first(&f, "matmul-tile");
+        check(&f);
+    }
+}
+
+/// Integers of 64 bits are that on a processor: those beyond 32 bits, too.
+#[test]
+fn integers_of_64_bits_are_whole() {
+    for (dtype, value) in [
+        (DType::I64, "idx(i):i64 * idx(i):i64 * 9000000:i64 - %w[i] * 3000000000:i64 + %x[i]"),
+        (DType::I64, "(%x[i] + idx(i):i64) * 5000000000:i64 / max(%w[i], 7:i64)"),
+        (DType::U64, "max(idx(i):u64 * 40000000000000000:u64, %w[i] + %x[i])"),
+    ] {
+        let n = dtype.name();
+        let text = format!(
+            "tensor @f(%x: {n}[700], %w: {n}[700], out %y: {n}[700]) {{ for i in 0..700 {{ block y {{ %y[i] <- {value} }} }} }}"
+        );
+        check_one(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")), &[]);
     }
 }
 

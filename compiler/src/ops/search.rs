@@ -165,14 +165,13 @@ impl TopK {
             return Err(format!("there are no {k} of {n} elements").into());
         }
         let outer: usize = x.shape()[..axis].iter().product();
-        let places = element_places(x);
-        let place = |i: usize| if self.largest { !places(i) } else { places(i) };
-        let mut chosen = vec![0; outer * k * inner];
-        for lane in 0..outer * inner {
-            let (o, i) = (lane / inner, lane % inner);
-            let first = first_of((0..n).map(|j| (place((o * n + j) * inner + i), j)), k);
-            (0..).zip(first).for_each(|(j, (_, at))| chosen[(o * k + j) * inner + i] = at);
-        }
+        let chosen = match x.as_slice::<f32>() {
+            Some(values) => {
+                let values: &[f32] = &values;
+                self.chosen([outer, n, inner], k, |i| place_of_float(values[i].into()))
+            }
+            None => self.chosen([outer, n, inner], k, element_places(x)),
+        };
         let mut shape = x.shape().to_vec();
         shape[axis] = k;
         let width = x.dtype().size();
@@ -185,20 +184,31 @@ impl TopK {
         let values = Tensor::from_bytes(x.dtype(), shape.clone(), bytes.into())?;
         Ok(vec![values, Tensor::from_vec(shape, chosen.into_iter().map(|j| j as i64).collect())])
     }
+    /// The first `k` elements of each line, by their numbers in it, where `places` gives an element's place in order.
+    fn chosen(&self, [outer, n, inner]: [usize; 3], k: usize, places: impl Fn(usize) -> u64) -> Vec<usize> {
+        let mut chosen = vec![0; outer * k * inner];
+        for lane in 0..outer * inner {
+            let (o, i) = (lane / inner, lane % inner);
+            let place = |j: usize| places((o * n + j) * inner + i);
+            let first = first_of((0..n).map(|j| if self.largest { !place(j) } else { place(j) }), k);
+            (0..).zip(first).for_each(|(j, (_, at))| chosen[(o * k + j) * inner + i] = at);
+        }
+        chosen
+    }
 }
 
-/// The `k` least of some elements that are all different, in order.
-fn first_of<T: Ord + Copy>(all: impl Iterator<Item = T>, k: usize) -> Vec<T> {
+/// The `k` least of some elements, in order, each with its number; of equal ones the first.
+fn first_of(all: impl Iterator<Item = u64>, k: usize) -> Vec<(u64, usize)> {
     // Twice as many are held: now and then the greater half is left out, and what is no less than the others later.
-    let mut held: Vec<T> = Vec::with_capacity(2 * k);
+    let mut held: Vec<(u64, usize)> = Vec::with_capacity(2 * k);
     let mut bound = None;
-    for one in all.filter(|_| k > 0) {
-        if bound.is_some_and(|b| one > b) {
+    for (n, one) in all.enumerate().filter(|_| k > 0) {
+        if bound.is_some_and(|b| one >= b) {
             continue;
         }
-        held.push(one);
+        held.push((one, n));
         if held.len() == 2 * k {
-            bound = Some(*held.select_nth_unstable(k - 1).1);
+            bound = Some(held.select_nth_unstable(k - 1).1.0);
             held.truncate(k);
         }
     }
@@ -207,18 +217,20 @@ fn first_of<T: Ord + Copy>(all: impl Iterator<Item = T>, k: usize) -> Vec<T> {
     held
 }
 
+/// The place of a number in the order in which numbers are sorted: zeros of either sign have one, NaN the last.
+fn place_of_float(x: f64) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let bits = (x + 0.0).to_bits();
+    let place = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+    if x.is_nan() { u64::MAX } else { place }
+}
+
 /// The place of each element, by its number, in the order in which elements are sorted: less for what comes before.
 fn element_places(x: &Tensor) -> impl Fn(usize) -> u64 {
     const SIGN: u64 = 1 << 63;
     let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
     let first = if x.dtype() == DType::U64 { 0 } else { SIGN };
-    let of_float = |x: f64| {
-        // A sum with 0 is 0 for zeros of either sign.
-        let bits = (x + 0.0).to_bits();
-        let place = if bits & SIGN == 0 { bits | SIGN } else { !bits };
-        if x.is_nan() { u64::MAX } else { place }
-    };
-    move |i| if ints.is_empty() { of_float(floats[i]) } else { ints[i] as u64 ^ first }
+    move |i| if ints.is_empty() { place_of_float(floats[i]) } else { ints[i] as u64 ^ first }
 }
 
 /// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal

@@ -103,75 +103,75 @@ static TABLE: [Prices; 2] = [
     Prices {
         tile: [14, 32],
         ns: [
-            202.9,    // Kernel
+            206.0,    // Kernel
             0.0,      // Task
-            79.68,    // ProductTile
-            3.952,    // ProductPart
-            0.3207,   // ProductStep
-            0.6701,   // ProductFarColumn
-            0.112,    // ProductVector
-            0.1759,   // ProductEdge
+            99.02,    // ProductTile
+            3.075,    // ProductPart
+            0.0141,   // ProductStep
+            0.0,      // ProductFarColumn
+            0.109,    // ProductVector
+            0.3042,   // ProductEdge
             800.0,    // ProductLoneTap
-            0.6113,   // ProductCopy
-            0.05251,  // ProductFarRow
-            0.0712,   // ProductNearRow
-            0.08279,  // ProductResult
+            0.6036,   // ProductCopy
+            0.0302,   // ProductFarRow
+            0.07169,  // ProductNearRow
+            0.1147,   // ProductResult
             3.0,      // ProductScattered
-            222.5,    // WindowTile
-            9.117,    // WindowPart
-            0.3616,   // WindowVector
+            223.3,    // WindowTile
+            9.147,    // WindowPart
+            0.3581,   // WindowVector
             0.0,      // WindowEdge
-            28.48,    // Leaf
+            28.13,    // Leaf
             0.0,      // Run
             0.0,      // Operation
-            0.07203,  // General
+            0.07563,  // General
             12.0,     // Bits
-            1.092,    // Access
-            0.2077,   // Apart
-            12.16,    // Function
+            1.106,    // Access
+            0.2083,   // Apart
+            12.01,    // Function
             0.0,      // FoldResult
             0.0,      // Fold
             0.0,      // Byte
-            0.002513, // FarByte
-            0.002642, // Again
-            0.004871, // FarAgain
+            0.001839, // FarByte
+            0.005107, // Again
+            0.02,     // FarAgain
         ],
     },
     Prices {
         tile: [5, 16],
         ns: [
-            191.2,    // Kernel
-            0.0,      // Task
-            72.08,    // ProductTile
-            2.003,    // ProductPart
-            0.616,    // ProductStep
-            0.729,    // ProductFarColumn
-            0.07791,  // ProductVector
-            0.0,      // ProductEdge
-            800.0,    // ProductLoneTap
-            0.0,      // ProductCopy
-            0.0,      // ProductFarRow
-            0.0,      // ProductNearRow
-            0.05551,  // ProductResult
-            3.0,      // ProductScattered
-            84.21,    // WindowTile
-            19.18,    // WindowPart
-            0.3138,   // WindowVector
-            2.223,    // WindowEdge
-            56.07,    // Leaf
-            2.352,    // Run
-            0.0,      // Operation
-            0.1015,   // General
-            12.0,     // Bits
-            0.2918,   // Access
-            0.2634,   // Apart
-            6.341,    // Function
-            0.0,      // FoldResult
-            0.0,      // Fold
-            0.0,      // Byte
-            0.001287, // FarByte
-            0.002239, // Again
-            0.008476, // FarAgain
+            193.4,     // Kernel
+            0.0,       // Task
+            74.83,     // ProductTile
+            1.797,     // ProductPart
+            0.5481,    // ProductStep
+            0.4168,    // ProductFarColumn
+            0.08074,   // ProductVector
+            0.0,       // ProductEdge
+            800.0,     // ProductLoneTap
+            0.0,       // ProductCopy
+            0.0,       // ProductFarRow
+            0.0,       // ProductNearRow
+            0.07745,   // ProductResult
+            3.0,       // ProductScattered
+            86.73,     // WindowTile
+            18.4,      // WindowPart
+            0.3167,    // WindowVector
+            2.131,     // WindowEdge
+            55.78,     // Leaf
+            2.269,     // Run
+            0.0,       // Operation
+            0.107,     // General
+            12.0,      // Bits
+            0.3004,    // Access
+            0.26,      // Apart
+            6.405,     // Function
+            0.0,       // FoldResult
+            0.0,       // Fold
+            0.0,       // Byte
+            0.0007994, // FarByte
+            0.002871,  // Again
+            0.02,      // FarAgain
         ],
     },
 ];

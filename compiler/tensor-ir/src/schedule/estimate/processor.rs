@@ -214,6 +214,10 @@ impl<'s, 'f> Counter<'s, 'f> {
         let (spatial, taps) = self.stages.loops(r);
         let lane = innermost(&spatial);
         let kind = if how.across.is_some() { None } else { lane.and_then(|v| self.sides(r, block, v, &spatial)) };
+        // Products of integers are tiles here where each lane has both operands for itself.
+        let dtype = self.stages.f.buffers[block.buffer].dtype;
+        let short = |s: &Sides<'_>| dtype.size() <= 4 && (dtype.is_float() || s.still.is_empty());
+        let kind = kind.filter(short);
         let Some(sides) = kind else { return self.leaf(r, how.tasks, how.across) };
         let padded = sides.padded;
         let columns = how.inner.last().copied().unwrap_or(1) as f64;

@@ -17,7 +17,7 @@ use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::dtype::DType;
-use crate::int::Int;
+use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::schedule::estimate::{
     KernelEstimate, LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
@@ -67,7 +67,7 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 
 /// Numbers of inner loops that a task may keep, the usual one first; that one alone where rows of channels are tiles.
 fn kept(view: &View<'_>, unit: &Unit) -> Result<Vec<i64>, Decline> {
-    let loops = view.loops(unit.output)?;
+    let loops = loops(view, unit)?;
     // An open size counts as many.
     let extents: Vec<i64> = loops.iter().map(|l| l.extent.as_const().unwrap_or(i64::MAX)).collect();
     let usual = kept_loops(&extents, i64::from(view.profile.cores), least_kept(unit, across(view, unit)));
@@ -77,16 +77,35 @@ fn kept(view: &View<'_>, unit: &Unit) -> Result<Vec<i64>, Decline> {
     Ok(std::iter::once(usual).chain(others).map(|n| n as i64).collect())
 }
 
+/// The loops of a result, the columns of a product last, wherever they are stored: the lanes of its packed constant.
+fn loops(view: &View<'_>, unit: &Unit) -> Result<Vec<LoopHead>, Decline> {
+    let mut all = view.loops(unit.output)?;
+    let product = contraction(view, unit).ok().filter(|c| c.right_constant && c.batch.is_empty());
+    if let Some(columns) = product.as_ref().and_then(|c| c.n.last()).filter(|_| unit.window.is_none())
+        && let Some(at) = all.iter().position(|l| l.var == *columns)
+    {
+        let last = all.remove(at);
+        all.push(last);
+    }
+    Ok(all)
+}
+
+/// The loop whose iterations are the lanes, of a result that is no sum across lanes.
+fn lane(view: &View<'_>, unit: &Unit) -> Option<Name> {
+    Some(loops(view, unit).ok()?.into_iter().rfind(|l| !l.extent.is(1))?.var)
+}
+
 /// The reduction loop whose iterations are the lanes, once constants are packed.
 fn across(view: &View<'_>, unit: &Unit) -> Option<Name> {
-    let packs = unit.window.is_none() && to_pack(view, unit).is_some_and(|list| !list.is_empty());
+    let to_pack = || lane(view, unit).and_then(|lane| to_pack(view, unit, lane));
+    let packs = unit.window.is_none() && to_pack().is_some_and(|list| !list.is_empty());
     if packs { None } else { goes_across(view, unit) }
 }
 
 /// The tasks that [`bind_outer`] makes.
 fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
     let across = across(view, unit);
-    let loops = view.loops(unit.output).ok()?;
+    let loops = loops(view, unit).ok()?;
     let extents: Vec<i64> = loops.iter().map(|l| view.constant_extent(&l.extent).ok()).collect::<Option<_>>()?;
     let (outer, inner) = extents.split_at(extents.len().checked_sub(kept as usize)?);
     let mut inner: Vec<i64> = inner.to_vec();
@@ -190,14 +209,51 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
         return share_rows(sketch, unit, &found);
     }
     let kept = sketch.choose("kept", &kept(&sketch.view(), unit)?, candidate.choices::<KeptLoops>()?.kept)?;
+    let order: Vec<Name> = loops(&sketch.view(), unit)?.iter().map(|l| l.var).collect();
+    if sketch.loops(unit.output)?.iter().map(|l| l.var).ne(order.iter().copied()) {
+        sketch.reorder(&order)?;
+    }
     if unit.window.is_none() {
         pack_constants(sketch, unit);
     }
     let task = bind_outer(sketch, unit, kept)?;
     match unit.reduce {
         Some(reduce) => accumulate(sketch, unit, reduce, task),
-        None => Ok(()),
+        None => split_by_quotients(sketch, unit, task),
     }
+}
+
+/// Splits the loops of a task by which indices divide them, the remainder outside: then all places move evenly.
+///
+/// ```text
+/// for x in 0..64 { y[x] = a[x / 2, x % 2] }   ->   for xi in 0..2 { for xo in 0..32 { y[xo*2 + xi] = a[xo, xi] } }
+/// ```
+fn split_by_quotients(sketch: &mut Sketch<'_>, unit: &Unit, task: Name) -> Result<(), Decline> {
+    for v in sketch.inside(unit.output, task)? {
+        if let Some(by) = divisor(&sketch.view(), unit.output, v) {
+            let parts = sketch.split(v, &[0, by], &["o", "i"])?;
+            sketch.reorder(&[parts[1], parts[0]])?;
+        }
+    }
+    Ok(())
+}
+
+/// The one number by which indices of the block divide loop `v` and its iterations are divisible.
+fn divisor(view: &View<'_>, block: Name, v: Name) -> Option<i64> {
+    let extent = view.extent_of(v)?;
+    let (mut found, mut fits) = (None, true);
+    view.block(block)?.value.visit_ints(&mut |i| {
+        i.visit(&mut |i| {
+            if let IntNode::Div(of, by) | IntNode::Mod(of, by) = i.node()
+                && of.uses(v)
+            {
+                let by = by.as_const().filter(|n| of.as_var() == Some(v) && *n > 1 && extent % n == 0);
+                fits &= by.is_some() && (found.is_none() || found == by);
+                found = by;
+            }
+        });
+    });
+    found.filter(|n| fits && *n < extent)
 }
 
 /// Makes tasks of rows that share what they read.
@@ -324,7 +380,7 @@ fn continues(view: &View<'_>, reduce: Name, outer: Name, inner: Name) -> bool {
 fn goes_across(view: &View<'_>, unit: &Unit) -> Option<Name> {
     let reduce = unit.reduce?;
     let (r, c) = (view.block(reduce)?, view.block(unit.output)?);
-    let last = view.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
+    let last = lane(view, unit)?;
     let lane = output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
     let next = |v: Name| is_next(view, r, v);
     if lane.is_some_and(next) {

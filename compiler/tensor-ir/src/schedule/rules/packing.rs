@@ -13,7 +13,9 @@ use crate::tir::BufferId;
 /// Packs the constants that only the unit's reduction loads, so that neighbouring results of the innermost loop load
 /// neighbouring elements. Constants that cannot be packed stay unchanged.
 pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
-    for (buffer, at) in to_pack(&sketch.view(), unit).unwrap_or_default() {
+    let view = sketch.view();
+    let lane = view.loops(unit.output).ok().and_then(|all| all.into_iter().rfind(|l| !l.extent.is(1)));
+    for (buffer, at) in lane.and_then(|l| to_pack(&view, unit, l.var)).unwrap_or_default() {
         let (name, rank) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len());
         let order = (0..rank).filter(|d| *d != at).chain([at]).collect();
         // A refusal leaves the constant as it came.
@@ -21,14 +23,13 @@ pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
     }
 }
 
-/// Constants with the dimension that becomes innermost.
-pub(super) fn to_pack(view: &View<'_>, unit: &Unit) -> Option<Vec<(BufferId, usize)>> {
+/// Constants with the dimension that becomes innermost, where `lane` is the innermost loop of the result.
+pub(super) fn to_pack(view: &View<'_>, unit: &Unit, lane: Name) -> Option<Vec<(BufferId, usize)>> {
     let f = view.f;
     let blocks = f.body.blocks();
     let find = |name: Name| blocks.iter().find(|b| b.name == name).copied();
     let (r, c) = (find(unit.reduce?)?, find(unit.output)?);
-    let last = view.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
-    let var = output_variables(f, r, c).ok()?.iter().find(|m| m.1 == last)?.0;
+    let var = output_variables(f, r, c).ok()?.iter().find(|m| m.1 == lane)?.0;
     let mut out: Vec<(BufferId, usize)> = Vec::new();
     for (b, index) in r.value.loads() {
         let alone = blocks.iter().filter(|other| other.reads(b)).count() == 1;
