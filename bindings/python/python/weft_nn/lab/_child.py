@@ -20,7 +20,7 @@ from typing import IO, List
 # Exit codes beside those of the program, which are below 64 (docs/json.md), or 128 and the number of a signal.
 BUSY, MARKED, LATE, CANNOT = 75, 76, 77, 78
 # Seconds to wait for the lock.
-PATIENCE = 10.0
+PATIENCE = 3.0
 # Exit codes of `weft` that say nothing against the device.
 FINE = (0, 1, 2, 3, 4)
 

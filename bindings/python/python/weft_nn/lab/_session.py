@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -345,6 +346,7 @@ def version_of(record: "Mapping[str, Any]") -> str:
     return f"{env['weft']} ({env['commit']})" if env.get("commit") else str(env["weft"])
 
 
+@functools.lru_cache(maxsize=None)
 def own_version() -> str:
     """The version of Weft in this process, in the same words."""
     import tempfile
