@@ -139,7 +139,7 @@ class Seat:
 def connect() -> Any:
     """Ray, connected to a cluster: the one of this process, of RAY_ADDRESS, or of this machine."""
     try:
-        import ray
+        import ray  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Error("weft_nn.lab needs Ray", 2, None, "pip install 'weft-nn[lab]'") from None
     if not ray.is_initialized():
@@ -191,12 +191,12 @@ class Session:
         return sorted({device.kind for device in self.devices})
 
     def _seat(self, device: Device) -> Seat:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as OnNode  # type: ignore[import-not-found, unused-ignore]
 
         # Ray starts an actor that died once more, on the same machine; its calls are never repeated by Ray.
         actor = self.ray.remote(Worker).options(
             resources={device.resource: 1}, num_cpus=0, max_restarts=1, max_task_retries=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(device.node, soft=False),
+            scheduling_strategy=OnNode(device.node, soft=False),
         ).remote(device)
         seat = Seat(device, actor)
         self._ask(seat)

@@ -70,7 +70,7 @@ class Worker:
         outputs: names of files that the job writes.
         limits: seconds for the job, and for a check run; waiting for the device does not count.
         """
-        import ray
+        import ray  # type: ignore[import-not-found, unused-ignore]
 
         given = {name: ray.get(data) if isinstance(data, ray.ObjectRef) else data for name, data in files.items()}
         done = self._child(what, words(self.device, *job), given, outputs, limits[0])
@@ -113,5 +113,5 @@ class Worker:
         if code in (0, 1) and record and "error" not in record:
             return Outcome("done", "", record, made, seconds)
         error = record.get("error") if isinstance(record, dict) else None
-        reason = error["message"] if error else tail or text
+        reason = ". ".join(filter(None, [error["message"], error["help"]])) if error else tail or text
         return Outcome("failed" if code in _child.FINE and code > 1 else "lost", f"exit code {code}: {reason}", seconds=seconds)
