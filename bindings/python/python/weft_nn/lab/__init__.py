@@ -29,7 +29,7 @@ __all__ = ["Device", "bench", "compare", "devices", "tune"]
 # Share of a network's time below which a function is not searched, as in `weft tune`.
 _LEAST_SHARE = 0.01
 # Least seconds of a function, and the share of the time that is for layouts and fusion.
-_LEAST_SECONDS, _GRAPH = 3.0, 0.15
+_LEAST_SECONDS, _GRAPH = 5.0, 0.15
 # The share of its budget that `weft tune` has for layouts and fusion.
 _GRAPH_OF_COMMAND = 0.3
 
@@ -115,8 +115,7 @@ def bench(
             given_files = {**files, **arrays, **lines}
             jobs += [Job(what, kind, words, given_files, limit, filed=True) for kind in session.kinds()]
         found = session.run(jobs)
-        if any("record" in one for one in found):
-            session.folder.page()
+        session.folder.page()
     return found
 
 
@@ -198,7 +197,7 @@ def tune(
                 own = budget + 300 if limit is None else limit
                 searches.append(Job(what, job.kind, words, job.files, own, ["found.jsonl"]))
         found = session.run(searches)
-        parts = [session.folder.output(job, "found.jsonl") for job, one in zip(searches, found) if "record" in one]
+        parts = session.folder.outputs(searches, "found.jsonl")
         # Behind one another they are a database, too, which also has what was searched in vain.
         lines = b"".join(path.read_bytes() for path in parts)
         _join(tuning, parts)
@@ -211,7 +210,7 @@ def tune(
                 own = budget + 300 if limit is None else limit
                 decisions.append(Job(f"tune {job.words[1]}", job.kind, words, files, own, ["joined.jsonl"]))
             made = session.run(decisions)
-            _join(tuning, [session.folder.output(job, "joined.jsonl") for job, one in zip(decisions, made) if "record" in one])
+            _join(tuning, session.folder.outputs(decisions, "joined.jsonl"))
             found += made
     return failed + found
 

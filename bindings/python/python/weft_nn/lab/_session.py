@@ -73,28 +73,24 @@ class Folder:
             part.write_bytes(content)
             os.replace(part, self.jobs / name)
 
-    def output(self, job: Job, name: str) -> Path:
-        """A file that a job wrote."""
-        return self.jobs / f"{job.key}.{name}"
+    def outputs(self, jobs: "Sequence[Job]", name: str) -> "List[Path]":
+        """The files of that name that these jobs wrote: a search without time for one schedule writes none."""
+        return [path for path in (self.jobs / f"{job.key}.{name}" for job in jobs) if path.exists()]
 
-    def add(self, job: Job) -> None:
-        """Files a benchmark among the results, once."""
+    def add(self, job: Job, record: Any) -> None:
+        """Files a benchmark among the results, once; says it if it is refused there (docs/results.md)."""
+        path = self.jobs / f".{job.key}.record"
+        path.write_text(json.dumps(record))
         try:
-            _command("results", "add", str(self._record(job)), "--folder", str(self.path))
-        except Error as error:
-            print(f"lab: {job.what}: {error}", file=sys.stderr)
+            for refused in _command("results", "add", str(path), "--folder", str(self.path))["refused"]:
+                print(f"lab: {job.what} on {job.kind} is not on the page: {refused['why']}", file=sys.stderr)
         finally:
-            (self.jobs / f".{job.key}.record").unlink()
+            path.unlink()
 
     def page(self) -> None:
         """Writes the page of all results that are filed."""
-        write("results", "page", "--folder", str(self.path), "-o", str(self.path / "page.html"))
-
-    def _record(self, job: Job) -> Path:
-        entry = json.loads((self.jobs / f"{job.key}.json").read_bytes())
-        path = self.jobs / f".{job.key}.record"
-        path.write_text(json.dumps(entry["record"]))
-        return path
+        if any(self.path.glob("*.json")):
+            write("results", "page", "--folder", str(self.path), "-o", str(self.path / "page.html"))
 
 
 def write(*words: str) -> None:
@@ -333,7 +329,7 @@ class Session:
     def _filed(self, job: Job, entry: "Dict[str, Any]", entries: "Dict[str, Dict[str, Any]]") -> None:
         entries[job.key] = entry
         if job.filed:
-            self.folder.add(job)
+            self.folder.add(job, entry["record"])
 
     def _report(self, job: Job, entries: "Dict[str, Dict[str, Any]]", why: str) -> None:
         entries[job.key] = {"what": job.what, "kind": job.kind, "tries": len(job.tried), "error": why}
