@@ -226,6 +226,25 @@ def test_this_machine_prints_its_line():
     assert wrong.returncode == 5 and "none" in wrong.stderr
 
 
+def test_marks(tmp_path):
+    """Which ends of a program mark a device, and which end of a check run takes the mark away."""
+    lock = tmp_path / "locks" / "one"
+
+    def run(kind, limit, *program):
+        words = [sys.executable, _child.__file__, str(lock), str(limit), kind, "a job", *program]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return child.wait(), bool(lock.read_text())
+
+    ends = {code: run("job", 9, "sh", "-c", f"exit {code}") for code in (0, 1, 3)}
+    assert ends == {0: (0, False), 1: (1, False), 3: (3, False)}
+    assert run("job", 9, "/no/such/program") == (_child.CANNOT, False)
+    assert run("job", 0.5, "sleep", "20") == (_child.LATE, True)
+    assert run("job", 9, "true") == (_child.MARKED, True)
+    assert run("check", 9, "sh", "-c", "exit 3") == (3, True)
+    assert run("check", 9, "true") == (0, False)
+    assert run("job", 9, "sh", "-c", "kill -9 $$") == (128 + 9, True)
+
+
 def test_external_data_goes_along(tmp_path):
     onnx = pytest.importorskip("onnx")
     import numpy as np

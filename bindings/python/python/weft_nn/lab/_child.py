@@ -115,8 +115,10 @@ def run(lock: str, limit: float, check: bool, what: str, program: List[str]) -> 
         write(file, f"{what}, which had not ended after {limit:g} s")
         print(f"no end within {limit:g} s")
         return LATE
-    if code in FINE:
+    if code == 0 or (code in FINE and not check):
         write(file, "")
+    elif mark:
+        write(file, mark)
     return code if code >= 0 else 128 - code
 
 
