@@ -21,7 +21,7 @@ const TEST_PACKAGES: [&str; 7] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", 
 /// Has no version for newer ones of Python.
 const RAPIDOCR: &str = "rapidocr-onnxruntime<=1.4.4; python_version < '3.13'";
 
-/// Packages of the tests of the lab, in an environment of its own: Ray takes 250 MB.
+/// Packages of the tests of the lab, in an environment of its own: Ray takes 240 MB.
 const LAB_PACKAGES: [&str; 4] = ["numpy", "onnx<=1.22.0", "pytest", "ray<=2.60.0"];
 
 /// The tests of the lab.
