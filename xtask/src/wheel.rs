@@ -21,6 +21,12 @@ const TEST_PACKAGES: [&str; 7] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", 
 /// Has no version for newer ones of Python.
 const RAPIDOCR: &str = "rapidocr-onnxruntime<=1.4.4; python_version < '3.13'";
 
+/// Packages of the tests of the lab, in an environment of its own: Ray takes 240 MB.
+const LAB_PACKAGES: [&str; 4] = ["numpy", "onnx<=1.22.0", "pytest", "ray<=2.60.0"];
+
+/// The tests of the lab.
+const LAB: &str = "test_lab.py";
+
 /// Python versions that the tests run with, the oldest that the wheel is for first: the first and the last of those
 /// that are installed.
 const PYTHONS: [&str; 3] = ["python3.9", "python3.11", "python3.13"];
@@ -208,23 +214,51 @@ fn interpreter(name: &str) -> Option<String> {
 /// running.
 fn test_wheel(wheel: &Path, all: bool) -> Result<(), String> {
     let test = |python: &PathBuf| test_with(python, wheel, all).err();
-    let failed: Vec<String> = environments()?.iter().filter_map(test).collect();
+    let mut failed: Vec<String> = environments()?.iter().filter_map(test).collect();
+    match lab_environment() {
+        Ok(python) => failed.extend(test_lab(&python, wheel).err()),
+        Err(why) => eprintln!("\n!!! The lab cannot be tested ({why}): it is left out.\n"),
+    }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// An environment with Ray, of one Python.
+fn lab_environment() -> Result<PathBuf, String> {
+    let program = PYTHONS[1..].iter().find_map(|name| interpreter(name)).unwrap_or(python::program()?.into());
+    python::environment_of(&program, &target_dir()?.join("wheel/tests-lab"), &LAB_PACKAGES)
+}
+
+fn test_lab(python: &Path, wheel: &Path) -> Result<(), String> {
+    heading("the lab, on Ray");
+    install(python, wheel)?;
+    let mut tests = tests_with(python);
+    tests.arg(LAB);
+    run_command(tests)
 }
 
 fn test_with(python: &Path, wheel: &Path, all: bool) -> Result<(), String> {
     heading(&format!("the Python package with {}", python.display()));
-    let mut install = Command::new(python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps"]);
-    install.arg(wheel);
-    run_command(install)?;
-    let mut tests = Command::new(python);
-    // From elsewhere, so that the installed package is tested, not its sources.
-    tests.current_dir(package().join("tests")).args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "."]);
-    tests.env("PYTHONDONTWRITEBYTECODE", "1");
+    install(python, wheel)?;
+    let mut tests = tests_with(python);
+    tests.arg(".");
     if all {
         tests.env("WEFT_ALL_CASES", "1");
     }
-    quiet_loader(&mut tests);
     run_command(tests)
+}
+
+fn install(python: &Path, wheel: &Path) -> Result<(), String> {
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps"]);
+    install.arg(wheel);
+    run_command(install)
+}
+
+/// Pytest, from elsewhere, so that the installed package is tested, not its sources.
+fn tests_with(python: &Path) -> Command {
+    let mut tests = Command::new(python);
+    tests.current_dir(package().join("tests")).args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+    tests.env("PYTHONDONTWRITEBYTECODE", "1");
+    quiet_loader(&mut tests);
+    tests
 }

@@ -17,10 +17,10 @@ import weft_nn
 import weft_nn_command
 
 ROOT = Path(__file__).parents[3]
-PAGE, README = ROOT / "docs" / "python.md", ROOT / "README.md"
+PAGE, LAB, README = ROOT / "docs" / "python.md", ROOT / "docs" / "lab.md", ROOT / "README.md"
 
 
-@pytest.mark.parametrize("name", ["weft_nn", "weft_nn.expressions", "weft_nn.extensions", "weft_nn.ort", "weft_nn.backend"])
+@pytest.mark.parametrize("name", ["weft_nn", "weft_nn.expressions", "weft_nn.extensions", "weft_nn.ort", "weft_nn.backend", "weft_nn.lab"])
 def test_docstrings(name):
     if name.endswith("backend"):
         pytest.importorskip("onnx")
@@ -75,7 +75,7 @@ def test_everything_has_a_docstring():
     assert all(o.__doc__ for o in public + members)
 
 
-@pytest.mark.parametrize("page", [PAGE, README])
+@pytest.mark.parametrize("page", [PAGE, LAB, README])
 def test_types_of_the_pages(page, tmp_path):
     pytest.importorskip("mypy")
     pytest.importorskip("onnx")

@@ -318,3 +318,69 @@ except NoSuchFile as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0 and "NO_SUCHFILE" in done.stdout, done.stderr
+
+
+def test_sizes_beyond_those_that_are_declared():
+    """One compilation is for sizes from 1 to 65536; others are compiled for alone. Audio has more samples."""
+    session = opened(HEAD + "(float[n] x) => (float[n] y) { y = Neg(x) }")
+    for size in (70000, 0, 3):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], -x)
+
+
+# Names of onnxruntime 1.32 that are for libraries of providers, adapters, compiled models and sparse tensors, and imports of its own.
+NOT_HERE = """
+AdapterFormat LoraAdapter ModelCompiler ModelPackage ModelPackageComponentContext ModelPackageContext ModelPackageOptions
+ModelPackageWriteMode OrtCompileApiFlags OrtDeviceVendorId OrtEpAssignedNode OrtEpAssignedSubgraph OrtEpContextData
+OrtEpContextDataBuffer OrtEpDevice OrtExecutionProviderDevicePolicy OrtExternalInitializerInfo OrtHardwareDevice
+OrtHardwareDeviceType OrtMemoryInfoDeviceType OrtSparseFormat OrtSyncStream SparseTensor contextlib import_capi_exception
+onnxruntime_validation unregister_execution_provider_library capi
+InferenceSession.create_ortvalue_from_shape_and_type InferenceSession.get_input_epdevices
+InferenceSession.get_provider_graph_assignment_info InferenceSession.release_captured_graph
+InferenceSession.set_ep_dynamic_options InferenceSession.set_tuning_results
+OrtValue.as_sparse_tensor OrtValue.ort_value_from_sparse_tensor SessionOptions.add_external_initializers
+SessionOptions.add_external_initializers_from_files_in_memory SessionOptions.add_initializer
+SessionOptions.add_provider_for_devices SessionOptions.clear_ep_context_data_read_func
+SessionOptions.set_ep_context_data_read_func SessionOptions.set_load_cancellation_flag
+SessionOptions.set_provider_selection_policy SessionOptions.set_provider_selection_policy_delegate RunOptions.add_active_adapter
+""".split()
+
+
+def test_the_names_of_onnxruntime():
+    original = pytest.importorskip("onnxruntime")
+    made = {c: getattr(ort, c)() for c in ("SessionOptions", "RunOptions")}
+    missing = {name for name in dir(original) if not name.startswith("_") and not hasattr(ort, name)}
+    for owner in ("InferenceSession", "SessionOptions", "RunOptions", "OrtValue", "IOBinding", "OrtDevice", "OrtMemoryInfo"):
+        names = [n for n in dir(getattr(original, owner)) if not n.startswith("_") and hasattr(ort, owner)]
+        ours = made.get(owner, getattr(ort, owner))
+        known = set(dir(ours)) | ({"name", "allocator_type", "device_id", "mem_type", "device_mem_type", "device_vendor_id", "create_v2"})
+        missing |= {f"{owner}.{n}" for n in names if n not in known}
+    assert missing <= set(NOT_HERE), missing - set(NOT_HERE)
+
+
+def test_devices_and_memory():
+    device = ort.OrtDevice.make("cuda", 1)
+    assert (device.device_type(), device.device_id(), device.device_vendor_id()) == (ort.OrtDevice.cuda(), 1, 0)
+    assert ort.OrtDevice(ort.OrtDevice.cpu(), ort.OrtDevice.default_memory(), 2).device_id() == 2
+    with pytest.raises(Exception, match="Unsupported device type: abacus"):
+        ort.OrtDevice.make("abacus", 0)
+    info = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(info, ort.OrtArenaCfg({"max_mem": 1 << 20}))
+    with pytest.raises(Exception, match="Invalid OrtArenaCfg option: size"):
+        ort.OrtArenaCfg({"size": 1})
+    a, b = (ort.OrtValue.ortvalue_from_numpy(np.full(3, x, np.float32)) for x in (1, 2))
+    ort.copy_tensors([a], [b])
+    assert b.numpy().tolist() == [1, 1, 1]
+
+
+def test_providers_of_the_options():
+    options = ort.SessionOptions()
+    assert not options.has_providers()
+    options.add_provider("WeftExecutionProvider", {"device": "cpu"})
+    session = opened(HEAD + "(float[2] x) => (float[2] y) { y = Neg(x) }", options)
+    assert options.has_providers() and session.get_provider_options()["WeftExecutionProvider"] == {"device": "cpu"}
+    fetches = []
+    x = ort.OrtValue.ortvalue_from_numpy(np.ones(2, np.float32))
+    session.run_with_ortvaluevector(None, ["x"], [x], ["y"], fetches, [])
+    assert fetches[0].numpy().tolist() == [-1, -1]
+    assert [m.name for m in session.get_input_memory_infos()] == ["Cpu"] == [m.name for m in session.get_output_memory_infos()]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 import signal
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Optional
+
+# The environment variable with a program, and its arguments, that starts the command: processes that the command starts
+# for itself, such as those that time a schedule, are started by it too.
+LAUNCHER = "WEFT_LAUNCHER"
 
 
-def words() -> List[str]:
-    """The program and the arguments that start the command."""
-    return [sys.executable, __file__]
+def words(launcher: Optional[str] = None) -> List[str]:
+    """The program and the arguments that start the command; by a launcher, which is that of WEFT_LAUNCHER without one."""
+    given = os.environ.get(LAUNCHER, "") if launcher is None else launcher
+    return [*shlex.split(given, posix=os.name != "nt"), sys.executable, __file__]
 
 
 def _native() -> Any:

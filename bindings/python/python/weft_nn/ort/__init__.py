@@ -13,12 +13,28 @@ from __future__ import annotations
 from typing import List
 
 from weft_nn._native import devices
+from ._devices import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDevice,
+    OrtDeviceMemoryType,
+    OrtMemoryInfo,
+    OrtMemType,
+    copy_tensors,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+    get_ep_devices,
+    register_execution_provider_library,
+)
 from ._options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 from ._session import CPU, PROVIDER, InferenceSession, ModelMetadata, NodeArg
 from ._values import IOBinding, OrtValue
 
 # That of the onnxruntime whose interface this is; scripts compare it.
 __version__ = "1.23.0"
+version = __version__
+package_name = "weft-nn"
+cuda_version = ""
 
 __all__ = [
     "ExecutionMode",
@@ -28,20 +44,35 @@ __all__ = [
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtMemType",
+    "OrtMemoryInfo",
     "OrtValue",
     "RunOptions",
     "SessionIOBinding",
     "SessionOptions",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
+    "has_collective_ops",
     "preload_dlls",
+    "print_debug_info",
+    "register_execution_provider_library",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
 ]
 
@@ -81,6 +112,26 @@ def set_default_logger_severity(severity: int) -> None:
 
 def set_default_logger_verbosity(verbosity: int) -> None:
     """Accepted without effect: Weft writes no log."""
+
+
+def set_default_logger_callback(callback: object, severity: int = 2) -> None:
+    """Accepted without effect: Weft writes no log."""
+
+
+def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
+    """Accepted without effect: all sessions on the processor share its threads."""
+
+
+def has_collective_ops() -> bool:
+    """False: a network runs on one device."""
+    return False
+
+
+def print_debug_info() -> None:
+    """Prints the version and the devices."""
+    print(get_build_info())
+    for device in devices():
+        print(f"{device['index']}: {device['name']}, {device['driver']}")
 
 
 def set_seed(seed: int) -> None:

@@ -102,6 +102,15 @@ class SessionOptions(_Options):
         super().__init__()
         object.__setattr__(self, "_sizes", {})
         object.__setattr__(self, "_denoted", {})
+        object.__setattr__(self, "_providers", [])
+
+    def add_provider(self, name: str, options: Dict[str, str]) -> None:
+        """Adds a provider with its options; they count where the session is given none."""
+        getattr(self, "_providers").append((name, dict(options)))
+
+    def has_providers(self) -> bool:
+        """Whether `add_provider` was called."""
+        return bool(getattr(self, "_providers"))
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Notes an entry, which `get_session_config_entry` gives back."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft_nn._errors import INPUT, UNSUPPORTED, Error
 from weft_nn._native import DeviceTensor, Model, Session, compile, load, metadata
 from . import _file
+from ._devices import OrtAllocatorType, OrtMemoryInfo, OrtMemType
 from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInput, NoArray, NoSource, NoSuchFile, raise_as
 from ._file import Declared, OnnxFile, Size
 from ._options import RunOptions, SessionOptions
@@ -25,8 +26,12 @@ CPU = "CPUExecutionProvider"
 
 _Array = NDArray[Any]
 
+_HOST = OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, OrtMemType.DEFAULT)
+
 # So many sessions for the sizes of runs are kept.
 _KEPT = 4
+# The largest size that Weft takes for a dimension of which nothing is said.
+_LARGEST = 65536
 
 
 class NodeArg:
@@ -97,7 +102,7 @@ class InferenceSession:
         self._begun = time.time_ns()
         self._events: List[Dict[str, Any]] = []
         self._dims = self._overrides()
-        self._open_with(_settings(providers, provider_options))
+        self._open_with(_settings(providers or getattr(self._options, "_providers"), provider_options))
 
     def _overrides(self) -> Dict[str, int]:
         """Sizes that the options give to open dimensions of the file."""
@@ -177,6 +182,18 @@ class InferenceSession:
     ) -> List[OrtValue]:
         """As `run`, with values for arrays."""
         return [OrtValue(result) for result in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: Optional[RunOptions],
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: List[OrtValue],
+        fetch_devices: Sequence[Any],
+    ) -> None:
+        """As `run`, with values in lists; results are added to `fetches`."""
+        fetches.extend(self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds)), run_options))
 
     def run_async(
         self,
@@ -261,12 +278,15 @@ class InferenceSession:
 
     def _ready_for(self, input_feed: Mapping[str, Any]) -> _Ready:
         """The session for inputs of these sizes."""
-        if self._needs_sizes is None and not (self._is_open and self._ready.session.on_processor):
+        if self._needs_sizes is None and not self._is_open:
             return self._ready
         values = ((n, v._array if isinstance(v, OrtValue) else v) for n, v in input_feed.items())
         shapes: Dict[str, Sequence[int]] = {n: tuple(v.shape) if hasattr(v, "shape") else np.shape(v) for n, v in values}
         key = tuple(shapes.items())
-        if self._needs_sizes is None and key not in self._sized:
+        fits = self._needs_sizes is None and self._fits(shapes)
+        if fits and not self._ready.session.on_processor:
+            return self._ready
+        if fits and key not in self._sized:
             # Sizes that do not come again are not worth a compilation.
             self._keep(key, None)
             return self._ready
@@ -276,6 +296,11 @@ class InferenceSession:
                 ready = self._compiled_for(shapes)
                 self._keep(key, ready)
         return ready
+
+    def _fits(self, shapes: Dict[str, Sequence[int]]) -> bool:
+        """Whether the session for all sizes takes these: it is for a range."""
+        ports = ((port.shape, shapes.get(port.name, ())) for port in self._model.inputs)
+        return all(1 <= n <= _LARGEST for declared, given in ports for size, n in zip(declared, given) if isinstance(size, str))
 
     def _keep(self, key: Any, ready: Optional[_Ready]) -> None:
         self._sized[key] = ready
@@ -350,6 +375,18 @@ class InferenceSession:
     ) -> None:
         """Compiles again with the options of these providers."""
         self._open_with(_settings(providers, provider_options))
+
+    def get_input_memory_infos(self) -> List[OrtMemoryInfo]:
+        """Where each input is expected: in host memory."""
+        return [_HOST for _ in self.get_inputs()]
+
+    def get_output_memory_infos(self) -> List[OrtMemoryInfo]:
+        """Where each result of `run` is: in host memory."""
+        return [_HOST for _ in self.get_outputs()]
+
+    def get_tuning_results(self) -> List[Any]:
+        """None: `weft_nn.tune` keeps what it finds in a file."""
+        return []
 
     def enable_fallback(self) -> None:
         """Accepted without effect."""

@@ -65,7 +65,7 @@ class OrtValue:
         self._number: Optional[int] = None
 
     @staticmethod
-    def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+    def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1) -> OrtValue:
         """A value in the memory of the array. With another device type than "cpu" it has a copy, and the first session
         that it is bound to uploads it, once."""
         return OrtValue(np.ascontiguousarray(array) if device_type == "cpu" else np.array(array), device_type)
@@ -81,7 +81,11 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_shape_and_type(
-        shape: Sequence[int], element_type: Any = np.float32, device_type: str = "cpu", device_id: int = 0
+        shape: Sequence[int],
+        element_type: Any = np.float32,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
     ) -> OrtValue:
         """A value of zeros."""
         return OrtValue(np.zeros(shape, _dtype(element_type)), device_type)
@@ -234,6 +238,8 @@ class IOBinding:
     def get_outputs(self) -> List[OrtValue]:
         """The results of the last run, in the order in which they were bound."""
         return self._results
+
+    get_outputs_as_ortvaluevector = get_outputs
 
     def copy_outputs_to_cpu(self) -> List[_Array]:
         """The arrays of the results."""
