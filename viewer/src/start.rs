@@ -109,6 +109,9 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
     if let Some(text) = &shot.search {
         v.search.text = text.clone();
     }
+    if v.trace().overlay.is_some() {
+        v.colour = ColourBy::Overlay;
+    }
     if let Some(word) = &shot.colour {
         let known = ColourBy::ALL.iter().find(|c| c.1 == word);
         v.colour = known.map(|c| c.0).ok_or_else(|| {

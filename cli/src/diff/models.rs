@@ -4,11 +4,8 @@ use super::lists::{FIRST, first_of};
 use crate::args::DiffArgs;
 use crate::output::{print_wrapped, write_json};
 use workbench::Result;
-use workbench::match_models::{How, ModelDiff, Parting, Why, match_models};
+use workbench::match_models::{How, ModelDiff, Parting, RTOL, Why, match_models};
 use workbench::record::Versioned;
-
-/// Results of two exporters' files differ by the order of sums.
-const RTOL: f64 = 1e-4;
 
 pub(super) fn execute(args: &DiffArgs) -> Result<()> {
     let paths = [&args.a, &args.b].map(|p| p.display().to_string());
@@ -20,16 +17,18 @@ pub(super) fn execute(args: &DiffArgs) -> Result<()> {
     show(&found, rtol, args.common.verbose > 0)
 }
 
-fn show(d: &ModelDiff, rtol: f64, all: bool) -> Result<()> {
+/// Shows where two models part and what of them has a counterpart; `all` of it.
+pub(crate) fn show(d: &ModelDiff, rtol: f64, all: bool) -> Result<()> {
     let by = |how: How| d.pairs.iter().filter(|p| p.by == how).count();
     let most = if all { usize::MAX } else { FIRST };
     let share = d.pairs.len() as f64 * 100.0 / d.nodes[0].max(1) as f64;
     let same = if d.pairs.len() == 1 { "pair computes" } else { "pairs compute" };
     print_wrapped(&format!("{}: {}; {}: {}", d.a, nodes(d.nodes[0]), d.b, nodes(d.nodes[1])))?;
     print_wrapped(&format!(
-        "{} {same} the same, {share:.1} % of the first: {} by values alone, {} by operands, {} by users",
+        "{} {same} the same, {share:.1} % of the first: {} by values alone, {} by their op, {} by operands, {} by users",
         d.pairs.len(),
         by(How::Values),
+        by(How::Op),
         by(How::Operands),
         by(How::Users)
     ))?;
