@@ -84,7 +84,7 @@ def compiled_share(a, model, amp, inputs):
     nodes = subprocess.run([a.weft, "compile", *common], capture_output=True, text=True)
     found = re.findall(r"(\d+) of (\d+) float nodes in f16", nodes.stdout)
     nodes = f"{sum(int(f[0]) for f in found)} of {sum(int(f[1]) for f in found)}" if found else "-"
-    return f"{nodes} | {2 * stored['saved'] / max(stored['single'], 1):.0%} of {stored['single'] / 1e6:.1f} MB" if stored else f"{nodes} | -"
+    return f"{nodes} | {2 * stored['saved_bytes'] / max(stored['fp32_bytes'], 1):.0%} of {stored['fp32_bytes'] / 1e6:.1f} MB" if stored else f"{nodes} | -"
 
 
 def look(a, path, given, want):

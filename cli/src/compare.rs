@@ -14,7 +14,6 @@ use workbench::compare::{
     Case, Cause, Comparison, FolderComparison, NodeError, Peer, Request, Side, WORST, compare, over_folder,
 };
 use workbench::figures::{few_ms, magnitude};
-use workbench::match_models::RTOL;
 use workbench::written::write_file;
 
 /// Nodes that the table of errors names, at most: those that add most.
@@ -70,7 +69,7 @@ fn show(a: &CompareArgs, found: &Comparison) -> Result<()> {
     found.lost.iter().try_for_each(lost)?;
     found.cause.iter().try_for_each(|c| print_cause(c, a))?;
     let verbose = a.common.verbose > 0;
-    found.models.iter().try_for_each(|d| crate::diff::models::show(d, RTOL, verbose))?;
+    found.models.iter().try_for_each(|d| crate::diff::models::show(d, verbose))?;
     found.out_of_range.as_deref().map_or(Ok(()), print_out_of_range)
 }
 

@@ -37,7 +37,7 @@ pub struct Shot {
     pub view: Option<String>,
     /// What colours say, by a word of [`ColourBy::ALL`]; `None` for what suits the view.
     pub colour: Option<String>,
-    /// What is searched for.
+    /// The query of the search.
     pub search: Option<String>,
     /// Another compilation, to stand at the right.
     pub beside: Option<Box<CompileTrace>>,

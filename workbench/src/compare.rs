@@ -17,7 +17,7 @@ use crate::compare::nodes::node_errors;
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
-use crate::match_models::{ModelDiff, RTOL as MATCHED, match_modules};
+use crate::match_models::{ModelDiff, match_modules};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
@@ -116,7 +116,7 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
     let other = reference.model().filter(|_| !out.pass || a.nodes);
     let matched =
-        |(other, file): (&Module, &str)| match_modules([&a.model, file], [&module, other], &inputs, MATCHED, settings);
+        |(other, file): (&Module, &str)| match_modules([&a.model, file], [&module, other], &inputs, None, settings);
     out.models = other.map(matched).transpose()?.map(Box::new);
     drop(reference);
     out.nodes = node_errors(a, &module, &inputs, &device, &pipeline)?;

@@ -23,14 +23,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Results that are equal up to this share of their norm are one: two exporters' files differ by the order of sums.
 pub const RTOL: f64 = 1e-4;
-/// The same for a model in f32 beside one in f16 or in integers of 8 bits.
+/// The same for a model beside one in fewer bits: taken where nodes at which the models part are not found otherwise.
 const COARSE: f64 = 0.05;
 
-/// Matches the nodes of two models. Results are equal up to `rtol` of their norm.
+/// Matches the nodes of two models. Results are equal up to `rtol` of their norm; without it, up to [`RTOL`], or for a
+/// model beside one in fewer bits up to what these need.
 ///
 /// # Errors
 /// Models that cannot be loaded or run; inputs of which one model has others than the other.
-pub fn match_models(paths: [&str; 2], rtol: f64, settings: &Settings) -> Result<ModelDiff> {
+pub fn match_models(paths: [&str; 2], rtol: Option<f64>, settings: &Settings) -> Result<ModelDiff> {
     let [a, b] = [load(paths[0], settings, None)?, load(paths[1], settings, None)?];
     let inputs = inputs_for(&a, None, settings)?;
     match_modules(paths, [&a, &b], &inputs, rtol, settings)
@@ -44,11 +45,17 @@ pub fn match_modules(
     paths: [&str; 2],
     [a, b]: [&Module; 2],
     inputs: &[Tensor],
-    rtol: f64,
+    rtol: Option<f64>,
     settings: &Settings,
 ) -> Result<ModelDiff> {
     let sides = both([a, b], inputs, settings)?;
-    Ok(Matching::new(&sides, rtol).found(paths))
+    let at = |rtol: f64| Matching::new(&sides, rtol).found(paths);
+    let fine = at(rtol.unwrap_or(RTOL));
+    if rtol.is_some() || !fine.partings.is_empty() || fine.pairs.len() == fine.nodes[0] {
+        return Ok(fine);
+    }
+    let coarse = at(COARSE);
+    Ok(if coarse.pairs.len() > fine.pairs.len() { coarse } else { fine })
 }
 
 /// Both modules with their values; they take the same inputs.
@@ -81,10 +88,7 @@ pub fn named_alike(first: &str, second: &str, input: &Inputs, settings: &Setting
     let given = crate::inputs::given(input, first, settings)?;
     let [a, mut b] = [load(first, settings, given.as_ref())?, load(second, settings, given.as_ref())?];
     let inputs = inputs_for(&a, given.as_ref(), settings)?;
-    let sides = both([&a, &b], &inputs, settings)?;
-    // A model in fewer bits agrees by a wider tolerance alone.
-    let [fine, coarse] = [RTOL, COARSE].map(|rtol| Matching::new(&sides, rtol).found([first, second]));
-    let found = if coarse.pairs.len() > fine.pairs.len() { coarse } else { fine };
+    let found = match_modules([first, second], [&a, &b], &inputs, None, settings)?;
     let pairs = found.pairs.iter().map(|p| (&p.a, &p.b)).chain(found.partings.iter().map(|p| (&p.a, &p.b)));
     let names: FxHashMap<&str, &str> = pairs.map(|(a, b)| (b.as_str(), a.as_str())).collect();
     log(settings, format!("{} of {} nodes of {second} have a counterpart in {first}", names.len(), found.nodes[1]));
@@ -293,6 +297,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             a: paths[0].into(),
             b: paths[1].into(),
             nodes: [a.nodes.len(), b.nodes.len()],
+            rtol: self.rtol,
             pairs: vec![],
             ambiguous: vec![],
             only_a: vec![],

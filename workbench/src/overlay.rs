@@ -48,7 +48,7 @@ pub fn read(path: &Path, trace: &CompileTrace, settings: &Settings) -> Result<Ov
         return Err(wrong(format!("none of its {count} names is one of a node of this model")).help(help));
     }
     if out.strays > 0 {
-        log(settings, format!("{place}: {} of its {count} names are no nodes of this model", out.strays));
+        log(settings, format!("{place}: of its {count} names {} fit no node of this model", out.strays));
     }
     Ok(out)
 }

@@ -26,11 +26,11 @@ pub fn trace(model: &str, input: &Inputs, settings: &Settings) -> Result<Compile
     }
 }
 
-/// The trace to show beside `model`: a given one, or that of another model. Nodes of the other model that compute what
-/// a node of `model` does have that node's name.
+/// The trace to show beside `model`: a given one, or the trace of another model. Its nodes that compute what a node of
+/// `model` does have that node's name.
 ///
 /// # Errors
-/// Code 2 for a trace beside a model that is none; those of matching, loading and compiling.
+/// Code 2 for a model beside a trace; errors of matching, loading and compiling.
 pub fn beside(model: &str, other: &Path, input: &Inputs, settings: &Settings) -> Result<CompileTrace> {
     let path = other.display().to_string();
     let is_trace = |path: &str| Ok::<_, Error>(crate::traces::is_trace(path) || crate::bundles::find(path)?.is_some());

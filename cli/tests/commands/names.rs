@@ -13,7 +13,7 @@ const EACH: usize = 9;
 /// The command on the processor, in the folder of transcripts.
 fn cpu(words: &str) -> Weft {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
-    line(words).at(folder).env("NO_COLOR", "1").args(["--device", "cpu"])
+    line(&format!("{words} --device cpu")).at(folder).env("NO_COLOR", "1")
 }
 
 /// The words of a column, under a title in lower case.
@@ -74,7 +74,7 @@ fn names_of_tables_are_taken_by_every_option() {
         for (i, (name, origins)) in names.iter().enumerate() {
             let turn = |k: usize| (i + n) % EACH == k;
             if turn(0) {
-                let found = cpu(&format!("explain {network} --json --node")).args([name]).run().succeeded().json();
+                let found = cpu(&format!("explain {network} --json")).args(["--node", name]).run().succeeded().json();
                 let own = found["groups"].to_string();
                 assert!(
                     origins.iter().any(|o| own.contains(&format!("\"{o}\""))) || origins.is_empty(),
@@ -83,7 +83,7 @@ fn names_of_tables_are_taken_by_every_option() {
             }
             if turn(3) {
                 // A view has no kernel, and says so.
-                let ran = cpu(&format!("explain {network} --kernel")).args([name]).run();
+                let ran = cpu(&format!("explain {network}")).args(["--kernel", name]).run();
                 assert!(ran.code == Some(0) || ran.stderr.contains("has no kernel: it is a view"), "{}", ran.stderr);
             }
             if turn(6) {

@@ -118,7 +118,7 @@ fn values_of_a_file_and_another_model_are_shown() {
     };
     let csv = file("mine.csv", "node,loss\nConv_0,3.5\nRelu_1,7\nGone_2,1\n");
     let svg = shown(&["--overlay", text(&csv)]);
-    for said in ["loss, mine.csv", ">3.50<", ">7.00<", "1 names of the file are no nodes here"] {
+    for said in ["loss, mine.csv", ">3.50<", ">7.00<", "names of the file that are no nodes here: 1"] {
         assert!(svg.contains(said), "{said}: {svg}");
     }
     let words = file("mine.json", r#"{"Conv_0": "int8", "Relu_1": "float"}"#);

@@ -55,7 +55,7 @@ pub(super) fn by_overlay(document: &Document, nodes: &[&Node], dark: bool) -> Pa
     };
     let mut remarks = vec![(unknown(dark), "no value".to_string())];
     if overlay.strays > 0 {
-        let text = format!("{} names of the file are no nodes here", overlay.strays);
+        let text = format!("names of the file that are no nodes here: {}", overlay.strays);
         remarks.push((Color32::TRANSPARENT, text));
     }
     let several = |(x, w): (&Option<f64>, &Vec<&str>)| match (x, w.len()) {

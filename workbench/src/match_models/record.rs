@@ -85,6 +85,8 @@ pub struct ModelDiff {
     pub b: String,
     /// Nodes that compute, of each.
     pub nodes: [usize; 2],
+    /// Results that are equal up to this share of their norm are one.
+    pub rtol: f64,
     /// Matched ones, in the first model's order.
     pub pairs: Vec<NodePair>,
     /// Groups of nodes with equal values.
@@ -99,4 +101,27 @@ pub struct ModelDiff {
     pub behind_a: Vec<String>,
     /// Those of `only_b` that do.
     pub behind_b: Vec<String>,
+}
+
+impl ModelDiff {
+    /// The pairs that differ most, so many at most.
+    pub fn farthest(&self, most: usize) -> Vec<&NodePair> {
+        let mut pairs: Vec<&NodePair> = self.pairs.iter().collect();
+        pairs.sort_by(|p, q| q.rel_l2.total_cmp(&p.rel_l2));
+        pairs.truncate(most);
+        pairs
+    }
+    /// Of the nodes of one model that have no counterpart those that are not `behind` a parting, and are none; nodes of
+    /// one name, which an import has made of one node, are one row with their number.
+    pub fn rest(&self, only: &[String], behind: &[String]) -> Vec<(String, usize)> {
+        let parted = |n: &String| self.partings.iter().any(|p| p.a == *n || p.b == *n);
+        let mut rows: Vec<(String, usize)> = vec![];
+        for name in only.iter().filter(|n| !behind.contains(n) && !parted(n)) {
+            match rows.last_mut().filter(|r| r.0 == *name) {
+                Some(last) => last.1 += 1,
+                None => rows.push((name.clone(), 1)),
+            }
+        }
+        rows
+    }
 }
