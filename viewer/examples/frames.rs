@@ -2,9 +2,9 @@
 //! With a number of openings it only opens the network so many times, for a profiler.
 //!
 //! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph
-//! is moved (in layers, with one of them open, and every node by itself), for selections in every pane, for a frame with
-//! all of it in sight, and for a step to another pass. Frames are the viewer's own CPU time, layout and shapes, beside
-//! an empty frame.
+//! is moved (in layers, with one of them open, and every node by itself), for selections in every pane, for a frame
+//! with all of it in sight, and for a step to another pass. Frames are the viewer's own CPU time, layout and shapes,
+//! beside an empty frame.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
@@ -204,7 +204,7 @@ fn main() {
     for (what, nodes) in [("nothing", &[][..]), ("a node", &every[5..6]), ("a layer", &layer), ("all", &every)] {
         let [chosen, first, later] = selecting(&ctx, &mut v, nodes);
         println!(
-            "{what} selected ({} nodes), CPU time over all panes: {chosen:.1?}, the frame behind it {first:.1?}, later ones {later:.2?} at most",
+            "{what} selected ({} nodes): {chosen:.1?}, next frame {first:.1?}, later {later:.1?} (CPU, all panes)",
             nodes.len()
         );
     }

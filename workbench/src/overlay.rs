@@ -1,5 +1,5 @@
-//! Values of nodes from a file, for `weft view --overlay`: an object or a list in JSON, two columns in CSV, or a profile
-//! that ONNX Runtime wrote.
+//! Values of nodes from a file, for `weft view --overlay`: an object or a list in JSON, two columns in CSV, or a
+//! profile that ONNX Runtime wrote.
 //!
 //! Names are those that all options take (`node_names`). ONNX Runtime calls a fused node after the value that it gives:
 //! such a name belongs to the node with which it begins.

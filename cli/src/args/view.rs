@@ -36,7 +36,7 @@ pub struct ViewArgs {
     /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
     #[arg(long, value_name = "QUERY")]
     pub search: Option<String>,
-    /// Meaning of the colours of boxes: work, group, dtype, layout, time, error, accumulated, range, overlay, difference
+    /// Meaning of colours: work, group, dtype, layout, time, error, accumulated, range, overlay, difference
     #[arg(long, value_name = "WORD")]
     pub colour: Option<String>,
     /// Values of nodes to colour boxes by: {"NODE": number or text}, NODE,VALUE lines, or a profile of ONNX Runtime

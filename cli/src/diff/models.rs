@@ -24,7 +24,7 @@ pub(crate) fn show(d: &ModelDiff, all: bool) -> Result<()> {
     let same = if d.pairs.len() == 1 { "pair computes" } else { "pairs compute" };
     print_wrapped(&format!("{}: {}; {}: {}", d.a, nodes(d.nodes[0]), d.b, nodes(d.nodes[1])))?;
     print_wrapped(&format!(
-        "{} {same} the same, {share:.1} % of the first: {} by values alone, {} by their op, {} by operands, {} by users",
+        "{} {same} the same, {share:.1} % of the first: {} by values alone, {} by op, {} by operands, {} by users",
         d.pairs.len(),
         by(How::Values),
         by(How::Op),

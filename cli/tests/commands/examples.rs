@@ -4,8 +4,8 @@
 //! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line
 //! a form.
 //!
-//! `WEFT_EXAMPLES_MODEL=F.onnx` has another network as the reader's `model.onnx`, `WEFT_EXAMPLES_DEVICE=0` another device
-//! than that which a reader without options gets. What all lines print is in the file `examples.txt` of the test's folder.
+//! `WEFT_EXAMPLES_MODEL=F.onnx` has another network as the reader's `model.onnx`, `WEFT_EXAMPLES_DEVICE=0` another
+//! device than a reader without options gets. `examples.txt` in the test's folder has all that the lines print.
 
 use crate::command::{Ran, Weft, line};
 use crate::external::libraries::has_second;

@@ -149,5 +149,5 @@ fn a_node_beside_its_copy_is_told_by_its_op() {
     let second = model("  %0 = relu %x !name(\"p\")\n  %1 = abs %0 !name(\"q\")\n  %2 = exp %1 !name(\"r\")\n");
     let (found, text) = diff_of("copies", &first, &second);
     assert_eq!(pairs(&found), [("a", "p"), ("b", "q"), ("c", "r")], "{found}");
-    assert!(text.contains("2 by their op"), "{text}");
+    assert!(text.contains("2 by op"), "{text}");
 }

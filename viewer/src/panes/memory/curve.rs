@@ -79,7 +79,7 @@ fn inhabitants(ui: &mut Ui, v: &mut Viewer, chart: &Chart, step: usize) {
                 None => "a copy".into(),
             };
             ui.monospace(RichText::new(format!("{:>9}", mega(h.bytes))).small());
-            // A long name must not widen the pane. The layer's end tells most; what is fused with it shows at the pointer.
+            // A long name must not widen the pane: the end of the layer's, and all of it at the pointer.
             let layer = name.split('+').next().unwrap_or(&name);
             let room = (ui.available_width() / SMALL) as usize;
             let short = ending(layer, room.saturating_sub(STEPS).max(12));
