@@ -3,10 +3,11 @@
 
 Exports each model in f32, fp16 and auto, plain and optimised, and looks at each file: the ONNX checker (with types and shapes), whether ONNX
 Runtime loads it, the error of its results beside those of the model (of a zoo network, its plain f32 file) in ONNX Runtime, and the share of float nodes and of bytes of
-weights and results that are f16, beside the share of nodes in the compiled network. Prints a table in Markdown; exits 1 if a file is refused
+weights and results that are f16 (all counted with the four bytes that they have in f32), beside both shares of the compiled network, whose bytes
+are those of weights and of what kernels store. Prints a table in Markdown; exits 1 if a file is refused
 or errs beyond the tolerance. Without inputs they are seeded normal numbers. Calibration (auto) takes the same inputs.
 Needs onnx, onnxruntime and numpy."""
-import argparse, pathlib, re, subprocess, sys, tempfile
+import argparse, json, pathlib, re, subprocess, sys, tempfile
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ ort.set_default_logger_severity(4)
 TOLERANCE = 1e-2  # of f16, as compiler::agreement has it
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(int32)": np.int32,
          "tensor(bool)": np.bool_}
-FLOATS = {onnx.TensorProto.FLOAT: 4, onnx.TensorProto.FLOAT16: 2, onnx.TensorProto.DOUBLE: 8, onnx.TensorProto.BFLOAT16: 2}
+FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16}
 OPEN = 6  # of sizes without a number
 
 
@@ -55,12 +56,12 @@ def error_of(got, want):
 
 
 def shares(path):
-    """Float nodes and how many give f16, with those in functions; bytes of weights and of results whose sizes are known, and how many of them are f16."""
+    """Float nodes and how many give f16, with those in functions; bytes in f32 of weights and of results whose sizes are known, and of those in f16."""
     model = onnx.shape_inference.infer_shapes(onnx.inliner.inline_local_functions(onnx.load(path)), data_prop=True)
     nodes, halves, size, half_size = 0, 0, 0, 0
     graph = model.graph
     for t in graph.initializer:
-        bytes_of = FLOATS.get(t.data_type, 0) * int(np.prod(t.dims))
+        bytes_of = (4 if t.data_type in FLOATS else 0) * int(np.prod(t.dims))
         size, half_size = size + bytes_of, half_size + (bytes_of if t.data_type == onnx.TensorProto.FLOAT16 else 0)
     info = {v.name: v.type.tensor_type for v in [*graph.value_info, *graph.output]}
     for n in graph.node:
@@ -70,16 +71,20 @@ def shares(path):
         nodes, halves = nodes + 1, halves + (types[0].elem_type == onnx.TensorProto.FLOAT16)
         for t in types:
             dims = [d.dim_value if d.HasField("dim_value") else 1 for d in t.shape.dim]
-            bytes_of = FLOATS[t.elem_type] * int(np.prod(dims))
+            bytes_of = 4 * int(np.prod(dims))
             size, half_size = size + bytes_of, half_size + (bytes_of if t.elem_type == onnx.TensorProto.FLOAT16 else 0)
     return nodes, halves, size, half_size
 
 
-def compiled_share(a, model, amp):
-    """The words of the pass `mixed-precision` about the compiled network: float nodes in f16, and all."""
-    out = subprocess.run([a.weft, "compile", model, "--amp", amp, "--device", a.device, "--json"], capture_output=True, text=True)
-    found = re.findall(r"(\d+) of (\d+) float nodes in f16", out.stdout)
-    return f"{sum(int(f[0]) for f in found)} of {sum(int(f[1]) for f in found)}" if found else "-"
+def compiled_share(a, model, amp, inputs):
+    """Of the compiled network: float nodes in f16 of all, as the pass `mixed-precision` says, and the share of bytes that are stored in f16."""
+    common = [model, "--amp", amp, "--device", a.device, "-i", inputs, "--json"]
+    out = subprocess.run([a.weft, "compare", *common, "--against", "fp32"], capture_output=True, text=True)
+    stored = (json.loads(out.stdout or "{}") or {}).get("mixed")
+    nodes = subprocess.run([a.weft, "compile", *common], capture_output=True, text=True)
+    found = re.findall(r"(\d+) of (\d+) float nodes in f16", nodes.stdout)
+    nodes = f"{sum(int(f[0]) for f in found)} of {sum(int(f[1]) for f in found)}" if found else "-"
+    return f"{nodes} | {2 * stored['saved_bytes'] / max(stored['fp32_bytes'], 1):.0%} of {stored['fp32_bytes'] / 1e6:.1f} MB" if stored else f"{nodes} | -"
 
 
 def look(a, path, given, want):
@@ -103,8 +108,8 @@ def main():
     a = p.parse_args()
     folder = pathlib.Path(a.keep or tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    print("| network | amp | form | file | error (rel. norm) | of the tolerance | nodes that give f16 | bytes in f16 | compiled: nodes |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("| network | amp | form | file | error (rel. norm) | of the tolerance | nodes that give f16 | bytes in f16 | compiled: nodes | compiled: bytes |")
+    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     bad = 0
     for text in a.models:
         model, _, inputs = text.partition("=")
@@ -127,18 +132,18 @@ def main():
                     run += ["-i", str(folder / "in.npz")]
                 done = subprocess.run(run, capture_output=True, text=True)
                 if done.returncode:
-                    print(f"| {name} | {amp} | {form} | export: {done.stderr.strip()[:100]} | | | | | |", flush=True)
+                    print(f"| {name} | {amp} | {form} | export: {done.stderr.strip()[:100]} | | | | | | |", flush=True)
                     bad += 1
                     continue
                 says, feed, got, error = look(a, path, given, want)
                 if got is None:
-                    print(f"| {name} | {amp} | {form} | {says} | | | | | |", flush=True)
+                    print(f"| {name} | {amp} | {form} | {says} | | | | | | |", flush=True)
                     bad += 1
                     continue
                 want = got if want is None else want
                 given = feed
                 nodes, halves, size, half_size = shares(path)
-                share = compiled_share(a, model, amp) if amp == "fp16" and form == "optimised" else ""
+                share = compiled_share(a, model, amp, str(folder / "in.npz")) if amp == "fp16" and form == "optimised" else "|"
                 bad += error[0] > 1
                 print(f"| {name} | {amp} | {form} | {says} | {error[1]:.1e} | {error[0]:.2f} | {halves} of {nodes} | "
                       f"{half_size / max(size, 1):.0%} of {size / 1e6:.1f} MB | {share} |", flush=True)

@@ -68,6 +68,8 @@ fn show(a: &CompareArgs, found: &Comparison) -> Result<()> {
     let lost = |l: &String| print_text(&format!("{l}: a fault of a kernel, which found nothing"));
     found.lost.iter().try_for_each(lost)?;
     found.cause.iter().try_for_each(|c| print_cause(c, a))?;
+    let verbose = a.common.verbose > 0;
+    found.models.iter().try_for_each(|d| crate::diff::models::show(d, verbose))?;
     found.out_of_range.as_deref().map_or(Ok(()), print_out_of_range)
 }
 

@@ -1,7 +1,7 @@
 //! `weft diff`: what differs between two compilations: the verdict first, then the details.
 
 mod lists;
-mod models;
+pub(crate) mod models;
 mod verdict;
 
 use crate::args::DiffArgs;

@@ -14,8 +14,9 @@ pub fn execute(a: &ViewArgs) -> Result<()> {
     if let Some(path) = a.screenshot.as_ref().or(a.output.as_ref()) {
         workbench::written::verify_writable(path)?;
     }
-    let trace = workbench::shown::trace(&a.model, &a.input, &a.common)?;
-    let beside = a.beside.as_deref().map(workbench::traces::read).transpose()?;
+    let mut trace = workbench::shown::trace(&a.model, &a.input, &a.common)?;
+    trace.overlay = a.overlay.as_deref().map(|f| workbench::overlay::read(f, &trace, &a.common)).transpose()?;
+    let beside = a.beside.as_deref().map(|b| workbench::shown::beside(&a.model, b, &a.input, &a.common)).transpose()?;
     show(trace, beside, a)
 }
 

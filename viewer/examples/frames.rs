@@ -2,8 +2,9 @@
 //! With a number of openings it only opens the network so many times, for a profiler.
 //!
 //! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph
-//! is moved (in layers, with one of them open, and every node by itself), for a frame with all of it in sight, and for
-//! a step to another pass. Frames are the viewer's own CPU time, layout and shapes, beside that of an empty frame.
+//! is moved (in layers, with one of them open, and every node by itself), for selections in every pane, for a frame
+//! with all of it in sight, and for a step to another pass. Frames are the viewer's own CPU time, layout and shapes,
+//! beside an empty frame.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
@@ -13,7 +14,7 @@ use egui::{Context, Event, Modifiers, MouseWheelSource, MouseWheelUnit, RawInput
 use shaders_gen::Emitter;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
-use viewer::{Viewer, show};
+use viewer::{Tab, Viewer, show};
 
 /// Blocks of a stage: a network of 10,000 nodes has 25 stages.
 const BLOCKS: usize = 100;
@@ -103,6 +104,35 @@ fn panning(ctx: &Context, v: &mut Viewer) -> [Duration; 2] {
     [times[times.len() / 2], times[times.len() - 1]]
 }
 
+/// CPU time of this thread, which other programs on the machine do not lengthen; 0 where the system does not tell it.
+fn cpu_time() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(told.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+/// The CPU time of a selection, of the frame behind it, and of the longest of ten later frames, over all panes.
+fn selecting(ctx: &Context, v: &mut Viewer, nodes: &[String]) -> [Duration; 3] {
+    let timed = |run: &mut dyn FnMut()| {
+        let start = cpu_time();
+        run();
+        cpu_time() - start
+    };
+    let mut longest = [Duration::ZERO; 3];
+    for place in 0..Tab::ALL.len() {
+        v.select([]);
+        v.show_tab(place);
+        settle(ctx, v);
+        let chosen = timed(&mut || v.select(nodes.iter().cloned()));
+        let first = timed(&mut || frame(ctx, &mut |ui| show(ui, v)));
+        settle(ctx, v);
+        let later = (0..10).map(|_| timed(&mut || frame(ctx, &mut |ui| show(ui, v)))).max().unwrap_or_default();
+        for (most, now) in longest.iter_mut().zip([chosen, first, later]) {
+            *most = now.max(*most);
+        }
+    }
+    longest
+}
+
 /// Frames until all is laid out and still.
 fn settle(ctx: &Context, v: &mut Viewer) -> Duration {
     let start = Instant::now();
@@ -169,6 +199,15 @@ fn main() {
     v.toggle("layer stage3");
     settle(&ctx, &mut v);
     pan("it with a layer open", &mut v);
+    let every: Vec<String> = v.trace().sources.iter().map(|s| s.name.clone()).collect();
+    let layer: Vec<String> = every.iter().filter(|n| n.starts_with("stage3.")).cloned().collect();
+    for (what, nodes) in [("nothing", &[][..]), ("a node", &every[5..6]), ("a layer", &layer), ("all", &every)] {
+        let [chosen, first, later] = selecting(&ctx, &mut v, nodes);
+        println!(
+            "{what} selected ({} nodes): {chosen:.1?}, next frame {first:.1?}, later {later:.1?} (CPU, all panes)",
+            nodes.len()
+        );
+    }
     let all = Instant::now();
     v.turn_flat();
     settle(&ctx, &mut v);

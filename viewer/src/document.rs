@@ -269,6 +269,12 @@ impl Document {
         let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| (list[i].rel_l2, list[i].pass));
         own.max_by(|a, b| a.0.total_cmp(&b.0))
     }
+    /// The largest magnitude of the results of a box, where it was looked at.
+    pub fn magnitude_of(&self, node: &Node) -> Option<f64> {
+        let list = &self.trace.errors.as_ref()?.nodes;
+        let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| list[i].max_magnitude);
+        own.max_by(f64::total_cmp)
+    }
     /// The largest relative error among the source nodes of a box with those of the nodes before.
     pub fn accumulated_error_of(&self, node: &Node) -> Option<f64> {
         let errors = self.trace.errors.as_ref()?;

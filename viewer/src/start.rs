@@ -37,7 +37,7 @@ pub struct Shot {
     pub view: Option<String>,
     /// What colours say, by a word of [`ColourBy::ALL`]; `None` for what suits the view.
     pub colour: Option<String>,
-    /// What is searched for.
+    /// The query of the search.
     pub search: Option<String>,
     /// Another compilation, to stand at the right.
     pub beside: Option<Box<CompileTrace>>,
@@ -108,6 +108,9 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
     shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
     if let Some(text) = &shot.search {
         v.search.text = text.clone();
+    }
+    if v.trace().overlay.is_some() {
+        v.colour = ColourBy::Overlay;
     }
     if let Some(word) = &shot.colour {
         let known = ColourBy::ALL.iter().find(|c| c.1 == word);

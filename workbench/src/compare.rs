@@ -17,6 +17,7 @@ use crate::compare::nodes::node_errors;
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
+use crate::match_models::{ModelDiff, match_modules};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
@@ -28,6 +29,7 @@ use compiler::agreement::{Difference, Tolerance};
 use compiler::calibrate::{Stored, storage_of};
 use compiler::compile::lost_positions;
 use compiler::dtype::DType;
+use compiler::graph::Module;
 use compiler::interpreter::NodeOutOfRange;
 use compiler::passes::mixed_precision::keep_list;
 use compiler::trace::{self, CompileTrace, Errors};
@@ -62,6 +64,8 @@ pub struct Comparison {
     pub stored: Option<Stored>,
     /// Where a failure comes from.
     pub cause: Option<Cause>,
+    /// The nodes of this model and of the other one that is the reference.
+    pub models: Option<Box<ModelDiff>>,
     /// The keep list that was asked for.
     pub keep: Option<Keep>,
     /// Results that hold the mark of a position that was not found.
@@ -108,16 +112,22 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
     out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
-    drop(reference);
     out.outputs = differences(a, &names, &got, &want, mixed)?;
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
+    let other = reference.model().filter(|_| !out.pass || a.nodes);
+    let matched =
+        |(other, file): (&Module, &str)| match_modules([&a.model, file], [&module, other], &inputs, None, settings);
+    out.models = other.map(matched).transpose()?.map(Box::new);
+    drop(reference);
     out.nodes = node_errors(a, &module, &inputs, &device, &pipeline)?;
     let (module, inputs, device, profile, pipeline) = (&module, &inputs[..], &device, &profile, &pipeline);
     let run = Run { module, inputs, device, profile, pipeline, chosen: &chosen, mixed };
     if mixed {
         out.stored = storage_of(module, &on_this_device(settings, pipeline), profile).ok();
     }
-    out.cause = cause_of(a, &run, &out.outputs)?;
+    if !a.against.is_model() {
+        out.cause = cause_of(a, &run, &out.outputs)?;
+    }
     out.keep = a.keep.then(|| find_keep(a, &run, &want)).transpose()?;
     if a.trace {
         let mut trace = recorded(&a.model, module.clone(), settings, profile, inputs)?;
@@ -160,6 +170,7 @@ impl Comparison {
             compared,
             mixed: self.stored,
             cause: self.cause.as_ref().map(Cause::record),
+            models: self.models.as_deref().cloned(),
             keep: self.keep.clone(),
             lost_positions: self.lost.clone(),
             out_of_range: self.out_of_range.clone(),

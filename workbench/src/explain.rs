@@ -9,7 +9,7 @@ use crate::models::load;
 use crate::node_names;
 use crate::parts::{Parts, compile_parts};
 use crate::settings::Settings;
-use compiler::compile::CompileOptions;
+use compiler::compile::{CompileOptions, GroupKind};
 use compiler::trace::{CompileTrace, Contents};
 pub use graphview::explain::{Explained, Subject, record};
 use graphview::explain::{NotExplained, Record};
@@ -61,6 +61,14 @@ fn of_layer(trace: &CompileTrace, subject: &Subject, verbose: bool) -> Result<Ve
     };
     if !inside.is_empty() {
         return inside.iter().map(|s| of_trace(trace, s, verbose)).collect();
+    }
+    if let Subject::Kernel(name) = subject
+        && let Some(&g) = graphview::names::find(trace, name).groups.first()
+    {
+        let how =
+            if trace.groups[g].kind == GroupKind::View { "is a view, which costs nothing" } else { "runs on the host" };
+        let help = "`weft explain MODEL --node NAME` says what is around it";
+        return Err(Error::usage(format!("`{name}` has no kernel: it {how}")).help(help));
     }
     let near = match subject {
         Subject::Kernel(name) => crate::names::did_you_mean(name, graphview::names::all(trace)),

@@ -27,6 +27,7 @@ pub mod match_models;
 pub mod models;
 pub mod node_names;
 pub mod options;
+pub mod overlay;
 pub mod own_process;
 pub mod parts;
 pub mod pictures;

@@ -2,132 +2,110 @@
 //!
 //! Both models run on the interpreter with the same drawn inputs. Nodes whose results are equal within the tolerance
 //! are candidates. A pair whose nodes have no other candidate is matched by its values. Of several candidates the one
-//! with the same op and matched operands is taken, else the one that is read at the same operand of a matched node.
+//! with the same op is taken; of several such that with matched operands, else that which is read at the same operand
+//! of a matched node.
 //! Nodes that neither tells apart (two branches with equal weights) are reported as ambiguous; nothing is guessed.
 
+mod record;
+
 use crate::error::{Error, Result};
+use crate::inputs::Inputs;
 use crate::models::{inputs_for, load};
+use crate::progress::log;
 use crate::settings::Settings;
 use crate::values_by_name::{exact_values, nodes_of};
-use compiler::graph::{Function, Module, Node, NodeId, ValueDef, ValueId};
+use compiler::graph::{Function, Module, Node, NodeId, Origins, ValueDef, ValueId};
+use compiler::name::Name;
 use compiler::ops::control::Const;
 use compiler::tensor::Tensor;
+pub use record::{Ambiguous, How, ModelDiff, NodePair, Parting, Why};
 use rustc_hash::{FxHashMap, FxHashSet};
-use schemars::JsonSchema;
-use serde::Serialize;
 
-/// How a pair was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// No other node has these values.
-    Values,
-    /// Several have: these two have the same op and matched operands.
-    Operands,
-    /// Several have: these two are read at the same operand of a matched pair.
-    Users,
-}
+/// Results that are equal up to this share of their norm are one: two exporters' files differ by the order of sums.
+pub const RTOL: f64 = 1e-4;
+/// The same for a model beside one in fewer bits: taken where nodes at which the models part are not found otherwise.
+const COARSE: f64 = 0.05;
 
-/// Two nodes that compute the same.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct NodePair {
-    /// In the first model.
-    pub a: String,
-    /// In the second.
-    pub b: String,
-    /// The op in the first model.
-    pub op: String,
-    /// How it was found.
-    pub by: How,
-    /// `norm(a-b) / norm(b)` of the first result.
-    pub rel_l2: f64,
-}
-
-/// Nodes with equal values that nothing tells apart.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Ambiguous {
-    /// In the first model.
-    pub a: Vec<String>,
-    /// In the second.
-    pub b: Vec<String>,
-}
-
-/// Why two nodes with matched operands differ.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Why {
-    /// They are of different ops.
-    Op,
-    /// Operands that are constants differ.
-    Constants,
-    /// Their attributes differ.
-    Attributes,
-    /// They have graphs within them, which are not compared.
-    Inner,
-    /// Nothing else does: operands agree within the tolerance.
-    Tolerance,
-}
-
-/// Two nodes whose data operands are matched, and whose results differ.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Parting {
-    /// In the first model.
-    pub a: String,
-    /// In the second.
-    pub b: String,
-    /// The op in the first model.
-    pub op: String,
-    /// The op in the second. Another one only where no node of the same op fits.
-    pub op_b: String,
-    /// `norm(a-b) / norm(b)` of the first result; null if shapes differ.
-    pub rel_l2: Option<f64>,
-    /// Operands that are constants and differ, by their places.
-    pub constants: Vec<usize>,
-    /// Why they differ.
-    pub why: Vec<Why>,
-}
-
-/// The nodes of two models.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ModelDiff {
-    /// The first model.
-    pub a: String,
-    /// The second model.
-    pub b: String,
-    /// Nodes that compute, of each.
-    pub nodes: [usize; 2],
-    /// Matched ones, in the first model's order.
-    pub pairs: Vec<NodePair>,
-    /// Groups of nodes with equal values.
-    pub ambiguous: Vec<Ambiguous>,
-    /// Nodes without a counterpart in the second model.
-    pub only_a: Vec<String>,
-    /// Nodes without a counterpart in the first model.
-    pub only_b: Vec<String>,
-    /// Where they part: pairs whose operands are matched and whose results differ.
-    pub partings: Vec<Parting>,
-    /// Those of `only_a` that compute from a node at which the models part.
-    pub behind_a: Vec<String>,
-    /// Those of `only_b` that do.
-    pub behind_b: Vec<String>,
-}
-
-/// Matches the nodes of two models. Results are equal up to `rtol` of their norm.
+/// Matches the nodes of two models. Results are equal up to `rtol` of their norm; without it, up to [`RTOL`], or for a
+/// model beside one in fewer bits up to what these need.
 ///
 /// # Errors
 /// Models that cannot be loaded or run; inputs of which one model has others than the other.
-pub fn match_models(paths: [&str; 2], rtol: f64, settings: &Settings) -> Result<ModelDiff> {
+pub fn match_models(paths: [&str; 2], rtol: Option<f64>, settings: &Settings) -> Result<ModelDiff> {
     let [a, b] = [load(paths[0], settings, None)?, load(paths[1], settings, None)?];
     let inputs = inputs_for(&a, None, settings)?;
+    match_modules(paths, [&a, &b], &inputs, rtol, settings)
+}
+
+/// Matches the nodes of two modules, which are called `paths`, with inputs of the first.
+///
+/// # Errors
+/// Modules that cannot run; inputs of which one has others than the other.
+pub fn match_modules(
+    paths: [&str; 2],
+    [a, b]: [&Module; 2],
+    inputs: &[Tensor],
+    rtol: Option<f64>,
+    settings: &Settings,
+) -> Result<ModelDiff> {
+    let sides = both([a, b], inputs, settings)?;
+    let at = |rtol: f64| Matching::new(&sides, rtol).found(paths);
+    let fine = at(rtol.unwrap_or(RTOL));
+    if rtol.is_some() || !fine.partings.is_empty() || fine.pairs.len() == fine.nodes[0] {
+        return Ok(fine);
+    }
+    let coarse = at(COARSE);
+    Ok(if coarse.pairs.len() > fine.pairs.len() { coarse } else { fine })
+}
+
+/// Both modules with their values; they take the same inputs.
+fn both<'m>([a, b]: [&'m Module; 2], inputs: &[Tensor], settings: &Settings) -> Result<[Side<'m>; 2]> {
+    refuse_other_inputs(a, b)?;
+    Ok([Side::run(a, inputs, settings)?, Side::run(b, inputs, settings)?])
+}
+
+/// Refuses two models that take inputs of different types.
+///
+/// # Errors
+/// Code 2, with both lists.
+pub fn refuse_other_inputs(a: &Module, b: &Module) -> Result<()> {
     let types =
         |m: &Module| -> Vec<String> { m.main().params().iter().map(|&p| format!("{:?}", m.main().ty(p))).collect() };
-    if types(&a) != types(&b) {
-        let [x, y] = [types(&a), types(&b)].map(|t| t.join(", "));
+    if types(a) != types(b) {
+        let [x, y] = [types(a), types(b)].map(|t| t.join(", "));
         return Err(Error::usage(format!("the models take other inputs: {x}; and {y}"))
             .help("--dim and --shape give both the same sizes"));
     }
-    let sides = [Side::run(&a, &inputs, settings)?, Side::run(&b, &inputs, settings)?];
-    Ok(Matching::new(&sides, rtol).found(paths))
+    Ok(())
+}
+
+/// The second model. Its nodes that are matched, or part, have the names of their counterparts in the first; where
+/// another node has such a name, that gets a mark.
+///
+/// # Errors
+/// As of [`match_models`].
+pub fn named_alike(first: &str, second: &str, input: &Inputs, settings: &Settings) -> Result<Module> {
+    let given = crate::inputs::given(input, first, settings)?;
+    let [a, mut b] = [load(first, settings, given.as_ref())?, load(second, settings, given.as_ref())?];
+    let inputs = inputs_for(&a, given.as_ref(), settings)?;
+    let found = match_modules([first, second], [&a, &b], &inputs, None, settings)?;
+    let pairs = found.pairs.iter().map(|p| (&p.a, &p.b)).chain(found.partings.iter().map(|p| (&p.a, &p.b)));
+    let names: FxHashMap<&str, &str> = pairs.map(|(a, b)| (b.as_str(), a.as_str())).collect();
+    log(settings, format!("{} of {} nodes of {second} have a counterpart in {first}", names.len(), found.nodes[1]));
+    let taken: FxHashSet<String> = nodes_of(a.main()).map(|n| a.main().nodes[n].name.to_string()).collect();
+    let new = |name: Name| match names.get(name.as_str()) {
+        Some(counterpart) => Name::new(counterpart),
+        None if taken.contains(name.as_str()) => Name::new(&format!("{name} (second)")),
+        None => name,
+    };
+    for f in b.functions.values_mut() {
+        for n in f.walk() {
+            let node = &mut f.nodes[n];
+            node.origins = Origins::from_names(node.origins.names().iter().map(|&o| new(o)));
+            node.name = new(node.name);
+        }
+    }
+    Ok(b)
 }
 
 /// One model with the values of its nodes.
@@ -239,19 +217,20 @@ impl<'s, 'm> Matching<'s, 'm> {
         let candidates = (0..a.nodes.len()).map(of).collect();
         let partner = [vec![None; a.nodes.len()], vec![None; b.nodes.len()]];
         let mut m = Matching { sides, rtol, candidates, partner, how: vec![None; a.nodes.len()] };
-        while m.step(How::Values) || m.step(How::Operands) || m.step(How::Users) {}
+        while [How::Values, How::Op, How::Operands, How::Users].into_iter().any(|by| m.step(by)) {}
         m
     }
 
     /// Candidates of node `x` that are free, and that `by` allows.
     fn open(&self, x: usize, by: How) -> Vec<usize> {
         let free = self.candidates[x].iter().map(|c| c.0).filter(|&y| self.partner[1][y].is_none());
-        free.filter(|&y| match by {
-            How::Values => true,
-            How::Operands => self.sides[0].op(x) == self.sides[1].op(y) && self.reads_the_same(x, y, true),
-            How::Users => self.sides[0].op(x) == self.sides[1].op(y) && self.is_read_alike(x, y),
-        })
-        .collect()
+        free.filter(|&y| by == How::Values || self.sides[0].op(x) == self.sides[1].op(y))
+            .filter(|&y| match by {
+                How::Values | How::Op => true,
+                How::Operands => self.reads_the_same(x, y, true),
+                How::Users => self.is_read_alike(x, y),
+            })
+            .collect()
     }
 
     /// Matches every free pair of which neither has another candidate that `by` allows.
@@ -318,6 +297,7 @@ impl<'s, 'm> Matching<'s, 'm> {
             a: paths[0].into(),
             b: paths[1].into(),
             nodes: [a.nodes.len(), b.nodes.len()],
+            rtol: self.rtol,
             pairs: vec![],
             ambiguous: vec![],
             only_a: vec![],

@@ -16,7 +16,7 @@ pub struct Request {
     pub input: Inputs,
     /// Further traces of the same compilation, with what they measured.
     pub traces: Vec<PathBuf>,
-    /// A trace to show beside it.
+    /// A trace, or another model, to show beside it.
     pub beside: Option<PathBuf>,
     /// Everything else.
     pub settings: Settings,
@@ -37,7 +37,7 @@ pub fn report(a: &Request) -> Result<String> {
     }
     if let Some(path) = &a.beside {
         let names = [PathBuf::from(&a.model), path.clone()].map(|p| p.display().to_string());
-        measured.beside = Some(Beside { trace: crate::traces::read(path)?, names });
+        measured.beside = Some(Beside { trace: crate::shown::beside(&a.model, path, &a.input, &a.settings)?, names });
     }
     page(&measured).map_err(|e| Error::input(e.to_string()).at(&a.model))
 }

@@ -36,12 +36,14 @@ pub struct ViewArgs {
     /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
     #[arg(long, value_name = "QUERY")]
     pub search: Option<String>,
-    /// Meaning of the colours of boxes
-    #[arg(long, value_parser = ["work", "group", "dtype", "layout", "time", "error", "accumulated", "difference"])]
+    /// Meaning of colours: work, group, dtype, layout, time, error, accumulated, range, overlay, difference
+    #[arg(long, value_name = "WORD")]
     pub colour: Option<String>,
-    /// Another compilation to stand at the right of this one: a verdict, where time differs, boxes matched by their
-    /// nodes
-    #[arg(long, value_name = "F.trace")]
+    /// Values of nodes to colour boxes by: {"NODE": number or text}, NODE,VALUE lines, or a profile of ONNX Runtime
+    #[arg(long, value_name = "F.json|F.csv")]
+    pub overlay: Option<PathBuf>,
+    /// Another compilation at the right of this one, matched by its nodes; of another model by what these compute
+    #[arg(long, value_name = "F.trace|MODEL")]
     pub beside: Option<PathBuf>,
     /// Width and height of the window in points
     #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
@@ -70,7 +72,7 @@ pub struct ReportArgs {
     #[arg(value_name = "F.trace")]
     pub traces: Vec<PathBuf>,
     /// Another compilation of the model to compare with: a verdict, and a table of all layers with both times
-    #[arg(long, value_name = "B.trace")]
+    #[arg(long, value_name = "B.trace|MODEL")]
     pub beside: Option<PathBuf>,
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]

@@ -3,12 +3,14 @@
 //!
 //! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line
 //! a form.
+//!
+//! `WEFT_EXAMPLES_MODEL=F.onnx` has another network as the reader's `model.onnx`, `WEFT_EXAMPLES_DEVICE=0` another
+//! device than a reader without options gets. `examples.txt` in the test's folder has all that the lines print.
 
 use crate::command::{Ran, Weft, line};
 use crate::external::libraries::has_second;
-use compiler::dtype::DType;
-use compiler::text::random_tensor;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -67,6 +69,11 @@ fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Ran {
     // An editor that changes nothing.
     let command =
         command.env("WEFT_CACHE", folder.join("cache")).env("EDITOR", "true").without("VISUAL").without("WEFT_DEVICE");
+    let device = std::env::var_os("WEFT_EXAMPLES_DEVICE").map(|d| d.to_string_lossy().into_owned());
+    let command = match device {
+        Some(device) => command.env("WEFT_DEVICE", device),
+        None => command,
+    };
     command.env("NO_COLOR", "1").run()
 }
 
@@ -175,16 +182,27 @@ fn readers() -> PathBuf {
     }
     let classes: Vec<String> = (0..1000).map(|i| format!("class {i}")).collect();
     std::fs::write(folder.join("classes.txt"), classes.join("\n")).expect("the classes are written");
-    std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
-    weft(&folder, &["export", "classifier.weft", "-o", "model.onnx", "-q"]);
-    std::fs::remove_file(folder.join("classifier.weft")).expect("the classifier goes");
+    match std::env::var_os("WEFT_EXAMPLES_MODEL") {
+        Some(model) => drop(std::fs::copy(model, folder.join("model.onnx")).expect("the model is copied")),
+        None => {
+            std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
+            weft(&folder, &["export", "classifier.weft", "-o", "model.onnx", "-q"]);
+            std::fs::remove_file(folder.join("classifier.weft")).expect("the classifier goes");
+        }
+    }
     for name in ["a.onnx", "b.onnx"] {
         std::fs::copy(folder.join("model.onnx"), folder.join(name)).expect("copies");
     }
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/decoders/old.onnx");
     std::fs::copy(decoder, folder.join("decoder.onnx")).expect("copies");
-    let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
-    workbench::arrays::write_npz(&folder.join("in.npz"), &[("image".into(), x)]).expect("the input is written");
+    let settings = workbench::settings::Settings::default();
+    let model = workbench::models::load(&folder.join("model.onnx").display().to_string(), &settings, None);
+    let model = model.expect("the model loads");
+    let inputs = workbench::models::inputs_for(&model, None, &settings).expect("inputs");
+    let (main, unnamed) = (model.main(), compiler::name::Name::new("x"));
+    let names = main.params().iter().map(|&p| main.values[p].name.unwrap_or(unnamed).to_string());
+    let named: Vec<_> = names.zip(inputs).collect();
+    workbench::arrays::write_npz(&folder.join("in.npz"), &named).expect("the inputs are written");
     let page = std::fs::read_to_string(root().join("docs/tuning.md")).expect("the page");
     let template = page.split("```weft\n").nth(1).and_then(|t| t.split("```").next()).expect("its template");
     std::fs::write(folder.join("pool.schedule"), template).expect("the template is written");
@@ -211,10 +229,14 @@ fn folder_of(place: &str, readers: &Path) -> PathBuf {
 }
 
 /// Runs one example; the reason why it failed.
-fn failure(folder: &Path, e: &Example) -> Option<String> {
+fn failure(folder: &Path, e: &Example, mut transcript: &std::fs::File) -> Option<String> {
     // What an earlier example measured changes the names of kernels.
     let _ = std::fs::remove_file(folder.join("cache/tuning.jsonl"));
+    let start = Instant::now();
     let o = shell(folder, &e.line, &[]);
+    let (took, said) = (start.elapsed().as_secs_f64(), o.said());
+    println!("{took:5.1} s  {} ({})", e.line, e.place);
+    let _ = writeln!(transcript, "$ {}   # {}, exit {:?}\n{said}", e.line, e.place, o.code);
     // A difference that is found is an answer, not a failure of the command.
     let compares = ["weft compare", "weft bisect"].iter().any(|c| e.line.starts_with(c));
     let fine = o.code == Some(0) || compares && o.code == Some(1);
@@ -260,6 +282,7 @@ fn every_example_runs() {
     let mut used = BTreeSet::new();
     let (mut run, mut folders) = (BTreeSet::new(), BTreeMap::new());
     let mut failed = vec![];
+    let transcript = std::fs::File::create(readers.with_file_name("examples.txt")).expect("a transcript");
     for e in &all {
         let draws = e.line.contains("--screenshot") || e.line.starts_with("weft view") && e.line.contains(" -o ");
         let reason = NOT_RUN.iter().find(|(begin, _)| e.line.starts_with(begin) && !draws);
@@ -269,10 +292,8 @@ fn every_example_runs() {
         } else if e.line.contains("--external dnnl") && !has_second() {
             eprintln!("SKIPPED: {} ({}): there is no oneDNN", e.line, e.place);
         } else if run.insert(e.clone()) {
-            let start = Instant::now();
             let folder = folders.entry(e.place.as_str()).or_insert_with(|| folder_of(&e.place, &readers));
-            failed.extend(failure(folder, e));
-            println!("{:5.1} s  {} ({})", start.elapsed().as_secs_f64(), e.line, e.place);
+            failed.extend(failure(folder, e, &transcript));
         }
     }
     assert!(run.len() > 40, "only {} examples were found", run.len());

@@ -22,6 +22,7 @@ mod keep_lists;
 mod machine_code;
 mod matched_models;
 mod memory;
+mod names;
 mod open_models;
 mod ort_cases;
 mod own_parts;

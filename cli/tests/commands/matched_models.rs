@@ -118,3 +118,36 @@ fn what_differs_by_the_tolerance_alone_has_no_other_reason() {
     assert_eq!((&parting["a"], &parting["why"]), (&json!("gap"), &json!(["tolerance"])), "{found}");
     assert!(text.contains("operands agree within --rtol 0.0001, attributes are equal"), "{text}");
 }
+
+#[test]
+fn compare_says_where_another_model_parts() {
+    let folder = std::env::temp_dir().join(format!("weft-matched-compare-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |file: &str, text: &str| {
+        std::fs::write(folder.join(file), text).expect("writes");
+        folder.join(file).display().to_string()
+    };
+    let planted = SECOND.replace("@l : f32[8,8] = random(2)", "@l : f32[8,8] = random(3)");
+    let [a, b, other] = [path("a.weft", FIRST), path("b.weft", SECOND), path("c.weft", &planted)];
+    let beside = |b: &str| weft(["compare", &a, "--against", b, "--device", "cpu"]);
+    // Results have other names: their order counts.
+    let same = beside(&b).run().succeeded().said();
+    assert!(same.contains(&format!("fp32 against {b}")) && !same.contains("they part at"), "{same}");
+    let parted = beside(&other).run().ended(1).said();
+    assert!(parted.contains("they part at") && parted.contains("a2 | a0 (matmul): rel l2"), "{parted}");
+    let found = beside(&other).args(["--json"]).run().ended(1).json();
+    assert_eq!(found["models"]["partings"][0]["constants"], json!([1]), "{found}");
+    let narrow = path("d.weft", "graph @main(%x: f32[4,9]) -> (y: f32[4,9]) {\n  %0 = tanh %x\n  return %0\n}\n");
+    beside(&narrow).run().refused(2, "the models take other inputs");
+    std::fs::remove_dir_all(folder).expect("removes");
+}
+
+#[test]
+fn a_node_beside_its_copy_is_told_by_its_op() {
+    let model = |ops: &str| format!("graph @main(%x: f32[4]) -> (y: f32[4]) {{\n{ops}  return %2\n}}\n");
+    let first = model("  %0 = relu %x !name(\"a\")\n  %1 = abs %0 !name(\"b\")\n  %2 = exp %1 !name(\"c\")\n");
+    let second = model("  %0 = relu %x !name(\"p\")\n  %1 = abs %0 !name(\"q\")\n  %2 = exp %1 !name(\"r\")\n");
+    let (found, text) = diff_of("copies", &first, &second);
+    assert_eq!(pairs(&found), [("a", "p"), ("b", "q"), ("c", "r")], "{found}");
+    assert!(text.contains("2 by op"), "{text}");
+}

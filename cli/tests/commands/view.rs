@@ -104,6 +104,40 @@ fn the_graph_and_a_box_are_pictures_of_their_own() {
 }
 
 #[test]
+fn values_of_a_file_and_another_model_are_shown() {
+    let f = folder("view-overlay");
+    let (model, out) = (f.join("m.weft"), f.join("a.svg"));
+    let shown = |more: &[&str]| {
+        let ran = weft(["view", text(&model), "--target", "lavapipe", "--pass", "source", "-o", text(&out)]);
+        ran.args(more).run().succeeded();
+        std::fs::read_to_string(&out).expect("a picture")
+    };
+    let file = |name: &str, content: &str| {
+        std::fs::write(f.join(name), content).expect("writes");
+        f.join(name)
+    };
+    let csv = file("mine.csv", "node,loss\nConv_0,3.5\nRelu_1,7\nGone_2,1\n");
+    let svg = shown(&["--overlay", text(&csv)]);
+    for said in ["loss, mine.csv", ">3.50<", ">7.00<", "names of the file that are no nodes here: 1"] {
+        assert!(svg.contains(said), "{said}: {svg}");
+    }
+    let words = file("mine.json", r#"{"Conv_0": "int8", "Relu_1": "float"}"#);
+    let svg = shown(&["--overlay", text(&words)]);
+    assert!(svg.contains(">int8<") && svg.contains(">float<"), "{svg}");
+    let nothing = file("none.csv", "Nobody,1\n");
+    let ran = weft(["view", text(&model), "--target", "lavapipe", "--overlay", text(&nothing), "-o", text(&out)]).run();
+    ran.refused(3, "none of its 1 names is one of a node of this model");
+    // The same with other names: the matched box stays, the new one is marked.
+    let renamed = MODEL.replace("Conv_0", "c").replace("Relu_1", "r").replace("relu %1", "tanh %1");
+    let other = file("n.weft", &renamed);
+    let svg = shown(&["--beside", text(&other), "--view", "compare"]);
+    assert!(svg.contains(">tanh<"), "{svg}");
+    let trace = f.join("m.trace");
+    let ran = weft(["view", text(&trace), "--beside", text(&other), "-o", text(&out)]).run();
+    ran.refused(2, "a model stands beside a model");
+}
+
+#[test]
 fn what_is_not_there_is_refused_with_what_is() {
     let f = folder("view-refused");
     let (trace, out) = (f.join("m.trace"), f.join("a.png"));

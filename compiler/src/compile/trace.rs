@@ -68,6 +68,7 @@ impl CompileTrace {
             times: None,
             errors: None,
             driver_stats: None,
+            overlay: None,
         })
     }
 }

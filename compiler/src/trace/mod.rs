@@ -25,6 +25,7 @@ mod measured;
 mod nodes;
 mod open;
 mod origins;
+mod overlay;
 mod plan;
 mod provenance;
 mod record;
@@ -47,6 +48,7 @@ pub use join::{name_in_part, texts_of_parts};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Taken, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
+pub use overlay::{Overlay, OverlayValue};
 pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};
 pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
@@ -118,6 +120,9 @@ pub struct CompileTrace {
     pub errors: Option<Errors>,
     /// Statistics of the driver's compiler about each kernel, if they were requested.
     pub driver_stats: Option<DriverStats>,
+    /// Values of nodes from outside, if some are to be shown; the file of a trace does not hold them.
+    #[serde(skip)]
+    pub overlay: Option<Overlay>,
 }
 
 /// Options of a compilation.

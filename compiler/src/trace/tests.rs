@@ -327,6 +327,7 @@ fn the_layout_belongs_to_the_version() {
                 isa: Some("i".into()),
             }]],
         }),
+        overlay: None,
     };
     let plain = postcard::to_stdvec(&t).unwrap();
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);

@@ -1,13 +1,15 @@
 //! Colours of boxes and their meanings.
 
+pub use super::palette::{Palette, pastel};
+use super::palette::{tuned, unknown};
 pub use super::scale::heat;
 use super::scale::{ErrorScale, diverging, parse};
+use super::values::{by_overlay, by_range};
 use crate::delta::{Delta, Pair};
 use crate::document::Document;
 use crate::drawing::Drawn;
 pub use crate::units::{milliseconds, si};
 use egui::Color32;
-use egui::ecolor::Hsva;
 use graphview::maps::{LayoutChange, layout_changes, shares};
 use graphview::picture::{Category, Node};
 use graphview::svg::fill;
@@ -30,12 +32,16 @@ pub enum ColourBy {
     Error,
     /// The error with the errors of the nodes before.
     Accumulated,
+    /// The largest magnitude beside the ends of f16.
+    Range,
+    /// The values of a file.
+    Overlay,
     /// The difference of time from another compilation.
     Difference,
 }
 impl ColourBy {
     /// Every choice with its word on the command line and its title.
-    pub const ALL: [(ColourBy, &'static str, &'static str); 8] = [
+    pub const ALL: [(ColourBy, &'static str, &'static str); 10] = [
         (ColourBy::Work, "work", "kind of work"),
         (ColourBy::Group, "group", "fused group"),
         (ColourBy::Dtype, "dtype", "element type"),
@@ -43,6 +49,8 @@ impl ColourBy {
         (ColourBy::Time, "time", "time"),
         (ColourBy::Error, "error", "error"),
         (ColourBy::Accumulated, "accumulated", "accumulated error"),
+        (ColourBy::Range, "range", "range of f16"),
+        (ColourBy::Overlay, "overlay", "values of a file"),
         (ColourBy::Difference, "difference", "difference of time"),
     ];
     /// Its title.
@@ -51,54 +59,8 @@ impl ColourBy {
     }
 }
 
-/// Colours of a scene's boxes, with their legend.
-#[derive(Clone, Default)]
-pub struct Palette {
-    /// One for each box.
-    pub fills: Vec<Color32>,
-    /// Several colours of a box, side by side; empty for one with one colour. Empty if no box has several.
-    pub stripes: Vec<Vec<Color32>>,
-    /// What the colours say, over the legend.
-    pub heading: String,
-    /// The legend of the colours; the two ends for a scale.
-    pub legend: Vec<(Color32, String)>,
-    /// The colours run from the first of the legend to the last.
-    pub scale: bool,
-    /// What the legend says below.
-    pub remarks: Vec<(Color32, String)>,
-    /// A message if the trace lacks the data for these colours.
-    pub missing: Option<&'static str>,
-    /// Boxes of one region lie on one ground, with the edges between them; empty if there are no regions.
-    pub regions: Vec<Option<usize>>,
-    /// Colours of edges by the data layout of their value; empty for other maps.
-    pub edges: BTreeMap<&'static str, Color32>,
-    /// What a tag at a box says; empty if none has one.
-    pub notes: Vec<Option<String>>,
-}
-
 /// Colours that a closed layer shows side by side.
 const STRIPES: usize = 16;
-
-/// A box without data.
-fn unknown(dark: bool) -> Color32 {
-    if dark { Color32::from_gray(58) } else { Color32::from_gray(236) }
-}
-
-/// The colour for dark backgrounds: less light, and more of its hue.
-fn tuned(c: Color32, dark: bool) -> Color32 {
-    if !dark {
-        return c;
-    }
-    let Hsva { h, s, v, a } = c.into();
-    // Greys stay grey.
-    Hsva { h, s: if s < 0.08 { s } else { (1.5 * s + 0.12).min(1.0) }, v: 0.38 * v, a }.into()
-}
-
-/// A pastel; neighbours in number are far apart in hue.
-pub fn pastel(number: usize, dark: bool) -> Color32 {
-    let hue = (number as f32 * 0.618_034 + 0.58).fract();
-    tuned(Hsva::new(hue, 0.36, 0.93, 1.0).into(), dark)
-}
 
 impl Palette {
     /// Of a scene; `delta` is the difference of its compilation from another one.
@@ -112,6 +74,8 @@ impl Palette {
             ColourBy::Time => by_time(document, drawn, &nodes, dark),
             ColourBy::Error => by_error(document, &nodes, dark, false),
             ColourBy::Accumulated => by_error(document, &nodes, dark, true),
+            ColourBy::Range => by_range(document, &nodes, dark),
+            ColourBy::Overlay => by_overlay(document, &nodes, dark),
             ColourBy::Difference => by_difference(document, drawn, delta, dark),
         }
     }

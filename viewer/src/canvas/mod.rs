@@ -8,8 +8,10 @@ mod edges;
 pub(crate) mod legend;
 mod minimap;
 pub mod paint;
+mod palette;
 pub mod scale;
 mod tip;
+mod values;
 
 use crate::delta::Delta;
 use crate::document::Document;

@@ -5,6 +5,7 @@ use super::dress::Dress;
 use super::edges::border_colour;
 use crate::document::Document;
 use egui::Response;
+use graphview::figures::magnitude;
 use graphview::scene::short;
 
 /// The tooltip of a box, made when the pointer comes upon it.
@@ -26,6 +27,8 @@ impl BoxTip {
         if let Some((error, pass)) = document.error_of(n) {
             facts.push(format!("relative error {error:.1e}{}", if pass { "" } else { ", beyond the tolerance" }));
         }
+        facts.extend(document.magnitude_of(n).map(|x| format!("largest magnitude {}", magnitude(x))));
+        facts.extend(super::values::said(document, n));
         BoxTip { facts }
     }
     /// Shows it at the pointer.

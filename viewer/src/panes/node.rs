@@ -9,7 +9,7 @@ use compiler::trace::WeightSummary;
 use egui::{CollapsingHeader, Color32, Grid, Label, RichText, ScrollArea, Sense, Ui, vec2};
 use graphview::picture::Node;
 
-/// What was not done.
+/// The colour of remarks about work that was not done.
 const MISSED: Color32 = Color32::from_rgb(200, 110, 30);
 
 /// Draws the pane.

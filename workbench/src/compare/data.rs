@@ -120,9 +120,7 @@ pub struct FolderComparison {
 pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     refuse_itself(a)?;
     warn_of_lost_nan(a);
-    if !["reference", "fp32"].contains(&a.against.against.as_str()) {
-        return Err(Error::usage(format!("--against {}: over many inputs, it needs cpu or fp32", a.against.against)));
-    }
+    refuse_results(a)?;
     let (files, skipped) = in_folder(folder, &a.input)?;
     if skipped > 0 {
         let what = if skipped == 1 { "1 entry".to_string() } else { format!("{skipped} entries") };
@@ -180,6 +178,15 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     Ok(cases)
+}
+
+/// Results in a file belong to one input.
+fn refuse_results(a: &Request) -> Result<()> {
+    match a.against.against.as_str() {
+        "reference" | "fp32" => Ok(()),
+        _ if a.against.is_model() => Ok(()),
+        file => Err(Error::usage(format!("--against {file}: over many inputs, it needs reference, fp32 or a model"))),
+    }
 }
 
 /// How images are prepared is said once, of the first.

@@ -3,6 +3,7 @@
 use super::nodes::NodeError;
 use super::side::Side;
 use crate::device::DeviceRecord;
+use crate::match_models::ModelDiff;
 use compiler::agreement::Difference;
 use compiler::calibrate::{Passed, Point, Stored, StoredRange};
 use compiler::interpreter::NodeOutOfRange;
@@ -50,6 +51,9 @@ pub struct ComparisonRecord {
     pub mixed: Option<Stored>,
     /// Where results differ.
     pub cause: Option<CauseRecord>,
+    /// Beside another model that differs (with -v, beside any): where they part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<ModelDiff>,
     /// With `--write-keep`.
     pub keep: Option<Keep>,
     /// Results that hold positions which there are not, one sentence each: a kernel did not find an element.

@@ -4,12 +4,14 @@ use super::peer::Peer;
 use crate::inputs::Inputs;
 use crate::options;
 use crate::settings::Settings;
+use std::path::Path;
 
 options! {
     /// The reference of a comparison, and its tolerances.
     pub struct Against {
-        /// Compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
-        against: String = "reference" in Own { value: "reference|fp32|ref.npz" };
+        /// Compare with: reference (the interpreter; cpu is its old name), fp32, a file of results, or another model
+        /// file on the interpreter
+        against: String = "reference" in Own { value: "reference|fp32|ref.npz|b.onnx" };
         /// Relative tolerance
         rtol: Option<f64> = "" in Own;
         /// Absolute tolerance, as a share of the largest magnitude
@@ -18,6 +20,11 @@ options! {
 }
 
 impl Against {
+    /// The reference is another model.
+    pub fn is_model(&self) -> bool {
+        let extension = Path::new(&self.against).extension();
+        extension.is_some_and(|e| ["onnx", "weft"].iter().any(|known| e.eq_ignore_ascii_case(known)))
+    }
     /// The reference's old name becomes the new one.
     pub fn by_new_name(mut self) -> Against {
         if self.against == "cpu" {

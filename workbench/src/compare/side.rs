@@ -6,11 +6,14 @@ use crate::arrays::{Named, read_npz};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, INTERPRETER, execute, interpret_watched};
+use crate::match_models::refuse_other_inputs;
+use crate::models::load;
 use crate::progress::log_once;
 use crate::settings::Settings;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::graph::Module;
+use compiler::name::Name;
 use compiler::profile::Nan;
 use compiler::tensor::Tensor;
 use schemars::JsonSchema;
@@ -127,6 +130,8 @@ pub enum Reference {
     File(Named, String),
     /// Results of another runtime.
     Peer(Answer),
+    /// Another model in the interpreter, and its file.
+    Model(Box<Module>, String),
 }
 
 impl Reference {
@@ -145,10 +150,23 @@ impl Reference {
                 Ok(Reference::Plain(Box::new(execute(module.clone(), &plain, device, inputs)?)))
             }
             file if !Path::new(file).exists() => {
-                Err(Error::usage(format!("--against {file}: needs reference, fp32, or a file of results that exists")))
+                Err(Error::usage(format!("--against {file}: needs reference, fp32, or a file of results or a model")))
+            }
+            file if a.against.is_model() => {
+                let other = load(file, &a.settings, None)?;
+                refuse_other_inputs(module, &other)?;
+                let [own, its] = [module, &other].map(|m| m.main().result_names.len());
+                if own != its {
+                    return Err(Error::usage(format!("--against {file}: it has {its} results, the model {own}")));
+                }
+                Ok(Reference::Model(Box::new(other), file.into()))
             }
             file => Ok(Reference::File(read_npz(Path::new(file))?, file.into())),
         }
+    }
+    /// The other model, if it is one, with its file.
+    pub fn model(&self) -> Option<(&Module, &str)> {
+        if let Reference::Model(m, file) = self { Some((m, file)) } else { None }
     }
     /// The median of another runtime's runs, in milliseconds.
     pub fn ms(&self) -> Option<f64> {
@@ -181,6 +199,14 @@ impl Reference {
                 Ok((e.output_names().into_iter().zip(results).collect(), side))
             }
             Reference::File(results, path) => Ok((results.clone(), Side::of_file(path))),
+            Reference::Model(other, file) => {
+                let results = interpret_watched(other, inputs, settings, "reference", |_, _, _| ())?;
+                let names = |m: &Module| -> Vec<String> { m.main().result_names.iter().map(Name::to_string).collect() };
+                let [own, its] = [names(module), names(other)];
+                // Another exporter may give results other names: then their order counts.
+                let names = if own.iter().all(|n| its.contains(n)) { its } else { own };
+                Ok((names.into_iter().zip(results).collect(), Side::of_file(file)))
+            }
             Reference::Peer(answer) => Ok((answer.results.clone(), Side::of_peer(&answer.name))),
         }
     }

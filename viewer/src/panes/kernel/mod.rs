@@ -76,8 +76,11 @@ pub(crate) fn choose(ui: &mut Ui, v: &mut Viewer) {
         }
         let t = v.trace();
         let name = RichText::new(&t.kernels[chosen].name).strong();
-        let combo =
-            ComboBox::from_id_salt("kernels").width(ui.available_width() - 8.0).selected_text(name).show_ui(ui, |ui| {
+        let combo = ComboBox::from_id_salt("kernels")
+            .width(ui.available_width() - 8.0)
+            .truncate()
+            .selected_text(name)
+            .show_ui(ui, |ui| {
                 super::in_view(ui, t.kernels.len(), 20.0, |ui, i| {
                     let text = RichText::new(&t.kernels[i].name);
                     ui.selectable_value(&mut chosen, i, if v.marks_kernel(i) { text.strong() } else { text });

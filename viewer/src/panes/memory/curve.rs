@@ -5,12 +5,17 @@ use super::chart::Chart;
 use crate::canvas::colour::pastel;
 use crate::once::{in_sight, visit};
 use crate::state::Viewer;
-use crate::units::mega;
+use crate::units::{ending, mega};
 use compiler::trace::Group;
 use egui::epaint::Mesh;
 use egui::{Align2, FontId, RichText, Sense, Shape, Stroke, Ui, pos2, vec2};
 
 const HEIGHT: f32 = 96.0;
+
+/// Points of a small character, on an average.
+const SMALL: f32 = 5.2;
+/// Characters of `  steps 100 to 101`.
+const STEPS: usize = 18;
 
 /// Draws the curve, and lists the inhabitants of the step under the pointer, else of the peak.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, chart: &Chart) {
@@ -74,8 +79,12 @@ fn inhabitants(ui: &mut Ui, v: &mut Viewer, chart: &Chart, step: usize) {
                 None => "a copy".into(),
             };
             ui.monospace(RichText::new(format!("{:>9}", mega(h.bytes))).small());
-            let text = RichText::new(format!("{name}  steps {} to {}", h.first, h.last)).small();
-            if ui.selectable_label(false, text).clicked() {
+            // A long name must not widen the pane: the end of the layer's, and all of it at the pointer.
+            let layer = name.split('+').next().unwrap_or(&name);
+            let room = (ui.available_width() / SMALL) as usize;
+            let short = ending(layer, room.saturating_sub(STEPS).max(12));
+            let text = RichText::new(format!("{short}  steps {} to {}", h.first, h.last)).small();
+            if ui.selectable_label(false, text).on_hover_text(name).clicked() {
                 chosen = writer;
             }
         });

@@ -90,15 +90,28 @@ fn a_frame_of_ten_thousand_nodes_looks_at_what_is_in_sight() {
             (h.state_mut().tab, h.state_mut().time_pane.part) = (Tab::Time, part);
             hold(&mut h, &format!("{part:?}, {chosen} selected"));
         }
-        for form in [Form::Wgsl, Form::Schedule, Form::Tensor] {
+        for form in Form::ALL.map(|f| f.0) {
             (h.state_mut().tab, h.state_mut().kernel_pane.form) = (Tab::Kernel, form);
             hold(&mut h, &format!("{form:?}, {chosen} selected"));
         }
-        for (page, title) in [(Page::Wrong, "wrong"), (Page::Slow, "slow")] {
+        for (page, title, _) in Page::ALL {
             open(h.state_mut(), page);
             hold(&mut h, &format!("page {title}, {chosen} selected"));
         }
         h.state_mut().pages.shown = None;
+    }
+}
+
+#[test]
+fn a_frame_of_two_compilations_looks_at_what_is_in_sight() {
+    let mut h = window_of(large(), [1600.0, 900.0]);
+    let other = large();
+    h.state_mut().compare_with(other).unwrap();
+    let all: Vec<String> = h.state().trace().sources.iter().map(|s| s.name.clone()).collect();
+    for (chosen, nodes) in [("nothing", vec![]), ("a node", vec![all[5].clone()]), ("all", all)] {
+        h.state_mut().select(nodes);
+        h.state_mut().tab = Tab::Difference;
+        hold(&mut h, &format!("difference, {chosen} selected"));
     }
 }
 

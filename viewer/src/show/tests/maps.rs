@@ -47,6 +47,22 @@ fn errors_have_the_scale_of_the_data_and_those_beyond_the_tolerance_a_colour_of_
 }
 
 #[test]
+fn magnitudes_have_the_ends_of_f16() {
+    let mut t = with_errors([1e-6, 1e-6]);
+    let nodes = &mut t.errors.as_mut().unwrap().nodes;
+    (nodes[0].max_magnitude, nodes[1].max_magnitude) = (3e5, 20000.0);
+    let mut h = window_of(t, [1000.0, 600.0]);
+    let (range, drawn) = palette(&mut h, ColourBy::Range);
+    let note = |origin: &str| range.notes[drawn.by_origin[origin][0]].clone();
+    assert_eq!(note("relu_1").as_deref(), Some("300000: beyond f16"));
+    assert_eq!(note("softmax_2").as_deref(), Some("31 % of f16"));
+    let said: Vec<&str> = range.remarks.iter().map(|r| r.1.as_str()).collect();
+    assert!(said.contains(&"1 beyond 65504, the end of f16"), "{said:?}");
+    let mut plain = window_of(trace(), [1000.0, 600.0]);
+    assert!(palette(&mut plain, ColourBy::Range).0.missing.is_some());
+}
+
+#[test]
 fn a_transpose_bears_its_bytes_and_types_their_shares() {
     let model = "const @w : f32[4,4,1,1] = splat(0.25)
 graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,4]) {
