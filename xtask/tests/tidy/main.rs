@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "workbench",
         ],
     ),
+    ("page", &["tensor-ir", "compiler", "shaders-gen", "rust-source", "graphview", "benches"]),
     ("python", &["cli", "compiler", "facade", "graphview", "workbench"]),
     ("capi", &["facade", "workbench"]),
     ("fuzz", &["compiler", "shaders-gen", "workbench"]),
@@ -97,6 +98,7 @@ const MODULES: &[(&str, Rows)] = &[
         "compiler",
         &[
             (&["agreement"], ""),
+            (&["profile_file"], ""),
             (&["remark"], ""),
             (&["report"], ""),
             (
@@ -627,6 +629,7 @@ const MEMBERS: &[&str] = &[
     "viewer",
     "benches",
     "workbench",
+    "page",
     "cli",
     "python",
     "capi",
