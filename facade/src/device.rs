@@ -127,7 +127,7 @@ impl Device {
     }
 }
 
-/// The profile of that name, or that of a file whose name ends in `.json`.
+/// The profile of that name, or in the file of that name if it ends in `.json`.
 ///
 /// # Errors
 /// [`Error::NoProfile`]; a file that cannot be read, or is no profile.

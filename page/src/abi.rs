@@ -146,7 +146,7 @@ pub extern "C" fn files() -> usize {
     LEFT.with_borrow(Vec::len)
 }
 
-/// Where a file's name and content are: address and length of each, in four words.
+/// Places of a file's name and content: address and length of each, in four words.
 #[unsafe(no_mangle)]
 pub extern "C" fn file(index: usize) -> *const [usize; 4] {
     thread_local! {

@@ -54,7 +54,7 @@ impl Default for Limits {
 }
 
 /// A profile for an adapter that a page describes in JSON, as JSON: what `--target FILE.json` takes. Figures that
-/// browsers do not tell (cores, rates) are those of profile `webgpu`, of a software adapter those of `swiftshader`.
+/// browsers do not tell (cores, rates) are taken from profile `webgpu`, for a software adapter from `swiftshader`.
 ///
 /// # Errors
 /// Text that is no description of an adapter, or limits that no device has.

@@ -1,4 +1,4 @@
-//! A network that is compiled, and what a page takes from it.
+//! A compiled network, with the files that a page takes from it.
 
 use crate::Request;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub struct Network {
     request_dims: BTreeMap<String, String>,
 }
 
-/// What a page measured, for a trace.
+/// Times that a page measured, for a trace.
 #[derive(serde::Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
@@ -38,10 +38,10 @@ pub struct Measured {
 }
 
 impl Network {
-    /// Compiles the model in `bytes`, or that of the zoo where there are none. `clock` times the passes.
+    /// Compiles the model in `bytes`, or a network of the zoo if they are empty. `clock` times the passes.
     ///
     /// # Errors
-    /// What is wrong with the model, with the sizes or with the profile; what the compiler does not have.
+    /// A model, sizes or a profile that are wrong; operators that the compiler does not have.
     pub fn compile(
         request: &Request,
         bytes: Bytes,
@@ -64,7 +64,7 @@ impl Network {
     /// The files of `weft export --web` that are the network's own: `plan.json`, `weights.bin`, kernels.
     ///
     /// # Errors
-    /// What a browser does not run, by name; weights that cannot be read.
+    /// Steps that a browser does not run, by name; weights that cannot be read.
     pub fn files(&self, progress: Progress<'_>) -> Result<Vec<File>, String> {
         let c = &self.compiled;
         let all = c.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { .. })).count();
@@ -137,8 +137,7 @@ impl Network {
             if m.us.len() != count {
                 return Err(format!("{} times were measured of {count} dispatches", m.us.len()));
             }
-            let dispatches: Vec<_> =
-                m.us.iter().map(|&us| DispatchTime { us, min_us: us, max_us: us }).collect();
+            let dispatches: Vec<_> = m.us.iter().map(|&us| DispatchTime { us, min_us: us, max_us: us }).collect();
             let device_ms = m.us.iter().sum::<f64>() / 1e3;
             let (device, source, latency_ms) = (m.device, m.source, m.latency_ms);
             trace.times = Some(Times { device, source, dispatches, latency_ms, device_ms, ..Times::default() });

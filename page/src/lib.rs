@@ -20,7 +20,8 @@ pub use request::Request;
 /// The networks that need no file, as JSON: names, descriptions and parameters.
 pub fn zoo() -> String {
     let row = |m: &benches::zoo::ZooEntry| {
-        serde_json::json!({ "name": m.name, "description": m.description, "parameters": m.parameters })
+        let benches::zoo::ZooEntry { name, description, parameters, .. } = *m;
+        serde_json::json!({ "name": name, "description": description, "parameters": parameters })
     };
     serde_json::Value::from_iter(benches::zoo::list().iter().map(row)).to_string()
 }

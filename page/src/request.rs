@@ -1,4 +1,4 @@
-//! What is asked for: a network with its sizes, and what it is compiled for.
+//! Requests: a network with its sizes, and the profile that it is compiled for.
 
 use bytes::Bytes;
 use compiler::graph::{Module, Sizes, input_ports, set_input_shapes};
@@ -7,10 +7,10 @@ use compiler::onnx::{ImportOptions, NoExternalData, import_onnx_with, onnx_input
 use compiler::profile::DeviceProfile;
 use std::collections::BTreeMap;
 
-/// The seed of the weights of networks without a file: that of the command.
+/// The seed of the weights of networks without a file: the command has the same.
 const SEED: u64 = 0;
 
-/// What to compile, and for what.
+/// The model to compile, and the profile.
 #[derive(serde::Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
@@ -44,7 +44,7 @@ impl Request {
     /// the sizes that stay open.
     ///
     /// # Errors
-    /// What is wrong with the model; sizes that it does not have, or still needs.
+    /// A model that is no model; sizes that it does not have, or still needs.
     pub fn module(&self, bytes: Bytes) -> Result<(Module, DimRanges), String> {
         let mut sizes = Sizes { batch: self.batch, ..Sizes::default() };
         for (name, text) in &self.dims {
@@ -61,7 +61,7 @@ impl Request {
     }
 
     fn of_zoo(&self, sizes: &Sizes) -> Result<(Module, DimRanges), String> {
-        // Every network of the zoo can leave its batch open, and that of tokens its length too.
+        // Every network of the zoo can leave its batch open; the encoder can leave its length open too.
         let open = |name: &str| self.dims.contains_key(name).then(|| Dim::var(name));
         let batch = open("batch").unwrap_or_else(|| Dim::from(self.batch.unwrap_or(1)));
         let module = benches::zoo::build_open(&self.model, &batch, open("sequence").as_ref(), SEED);

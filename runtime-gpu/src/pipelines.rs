@@ -194,7 +194,7 @@ fn generated(kernel: &PlanKernel) -> Result<&GeneratedModule, GpuError> {
     kernel.emitted.module.downcast_ref::<GeneratedModule>().ok_or_else(other)
 }
 
-/// A kernel's bindings: its buffers, then that of its sizes.
+/// A kernel's bindings: its buffers, then the buffer of its sizes.
 fn own_bindings(e: &EmittedKernel) -> Vec<wgpu::BufferBindingType> {
     let storage = |b: &Binding| wgpu::BufferBindingType::Storage { read_only: b.access == Access::Read };
     let uniform = (e.uniform_bytes > 0).then_some(wgpu::BufferBindingType::Uniform);

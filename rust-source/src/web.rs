@@ -81,7 +81,7 @@ fn text(path: &str, text: &str) -> File {
     File { path: path.into(), bytes: text.as_bytes().to_vec() }
 }
 
-/// The files of a page for a plan: those of [`network`], and a page around them.
+/// The files of a page for a plan: the files of [`network`], and a page around them.
 ///
 /// # Errors
 /// As there.
@@ -106,9 +106,9 @@ pub fn page(
     Ok(files)
 }
 
-/// What a page runs of a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json`, `weights.bin` and
-/// kernels. `packed` has the bytes of a constant's buffer as kernels read them; `model` is the model's name, `groups`
-/// are those that dispatches name.
+/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json`,
+/// `weights.bin` and kernels. `packed` has the bytes of a constant's buffer as kernels read them; `model` is the
+/// model's name, `groups` are the groups that dispatches name.
 ///
 /// # Errors
 /// As [`program`](crate::program()); kernels that the standard's WGSL cannot say.

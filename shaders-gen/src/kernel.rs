@@ -17,6 +17,12 @@ use tensor_ir::plan::{Binding, OpenGrid};
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 
+/// Bytes of a function's symbols as immediates, and in a uniform buffer: one of them is 0.
+pub(crate) fn symbol_bytes(f: &TensorFunction, profile: &DeviceProfile) -> (u32, u32) {
+    let bytes = 4 * f.symbols.len() as u32;
+    if bytes > profile.immediates { (0, bytes) } else { (bytes, 0) }
+}
+
 /// Where a buffer's units are.
 #[derive(Clone, Debug)]
 pub(crate) enum StorageLocation {
@@ -49,7 +55,7 @@ pub(crate) struct KernelEmitter<'a> {
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
     /// The binding of the uniform buffer that has the symbols; `None` if they are immediates.
-    pub symbols_at: Option<u32>,
+    symbols_at: Option<u32>,
     pub unknown_zero: Option<Value>,
     pub profile: &'a DeviceProfile,
     /// A workgroup's index on the device, and how many there are along x, at most.
@@ -100,6 +106,7 @@ impl<'a> KernelEmitter<'a> {
 
     /// Declares the storage bindings, in order.
     pub fn declare_bindings(&mut self, bindings: &[Binding]) {
+        self.symbols_at = (symbol_bytes(self.f, self.profile).1 > 0).then_some(bindings.len() as u32);
         for (index, binding) in bindings.iter().enumerate() {
             let layout = self.layouts[&binding.buffer].clone();
             let kind = layout.word.kind();

@@ -13,7 +13,7 @@ pub use exports::check;
 /// One line for the usage.
 pub const HELP: &str = "[--toolchain DIR] [--serve [PORT]] [--test [MODEL ...]] builds the compiler's page; --serve shows it on this machine, --test drives it and pages of `weft export --web` in headless Chromium";
 
-/// What was asked for.
+/// The arguments.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     toolchain: Option<String>,
@@ -25,7 +25,7 @@ struct Options {
 /// Runs the command.
 ///
 /// # Errors
-/// What the machine lacks; the first page that failed.
+/// A toolchain without the target; the first page that failed.
 pub fn run(args: &[String]) -> Result<(), String> {
     let o = options(args)?;
     heading("cargo build --package weft-command");

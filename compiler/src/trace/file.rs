@@ -3,8 +3,8 @@
 //! needs a new [`VERSION`]; a test fails if the layout changes.
 
 use super::CompileTrace;
-use super::frames;
 use super::error::{TraceError, VERSION};
+use super::frames;
 use std::io::Read;
 
 /// The first bytes of every trace.

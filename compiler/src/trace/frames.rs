@@ -19,7 +19,7 @@ pub(super) fn compress(plain: &[u8], out: Vec<u8>) -> Result<Vec<u8>, Error> {
     encoder.finish()
 }
 
-/// What a frame holds.
+/// Reads the content of a frame.
 #[cfg(not(target_family = "wasm"))]
 pub(super) fn decoder(frame: &[u8]) -> Result<impl Read, Error> {
     let mut decoder = zstd::Decoder::new(frame)?;
@@ -34,7 +34,7 @@ pub(super) fn compress(plain: &[u8], mut out: Vec<u8>) -> Result<Vec<u8>, Error>
     Ok(out)
 }
 
-/// What a frame holds.
+/// Reads the content of a frame.
 #[cfg(target_family = "wasm")]
 pub(super) fn decoder(frame: &[u8]) -> Result<impl Read, Error> {
     ruzstd::decoding::StreamingDecoder::new(frame).map_err(|e| Error::other(e.to_string()))

@@ -195,10 +195,8 @@ impl Gpu {
             })
             .collect();
         if let Some(uniform) = &uniform {
-            entries.push(wgpu::BindGroupEntry {
-                binding: k.bindings.len() as u32,
-                resource: uniform.as_entire_binding(),
-            });
+            entries
+                .push(wgpu::BindGroupEntry { binding: k.bindings.len() as u32, resource: uniform.as_entire_binding() });
         }
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,

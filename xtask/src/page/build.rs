@@ -15,7 +15,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// Bytes of the compiler's stack: recursion follows the depth of expressions and loops.
 const STACK: usize = 16 << 20;
 
-/// What rustc writes into modules beyond the first version of WebAssembly: `wasm-opt` has to know of it.
+/// rustc writes these into modules beyond the first version of WebAssembly; `wasm-opt` has to know of them.
 const FEATURES: [&str; 6] = [
     "--enable-bulk-memory",
     "--enable-sign-ext",
@@ -25,7 +25,7 @@ const FEATURES: [&str; 6] = [
     "--enable-multivalue",
 ];
 
-/// Where its files come from: the page of an export, and what the compiler has beside it.
+/// Its files: those that pages of exports have too, and its own.
 const SHARED: [&str; 4] = ["style.css", "view.js", "runner.js", "arrays.js"];
 const OWN: [&str; 3] = ["compiler.css", "compiler.js", "worker.js"];
 
@@ -41,7 +41,7 @@ pub fn compiles() -> Result<(), String> {
         eprintln!("\n!!! {why}: the compiler is not checked for pages.\n");
         return Ok(());
     }
-    run_command(cargo(&["check", "--package", "weft-page", "--target", TARGET]))
+    run_command(cargo(&["check", "--package", "page", "--target", TARGET]))
 }
 
 /// Why the toolchain does not build for WebAssembly.
@@ -62,7 +62,7 @@ fn missing() -> Option<String> {
 /// # Errors
 /// A missing target, compilation that fails.
 pub fn build(weft: &Path, toolchain: Option<&str>) -> Result<PathBuf, String> {
-    let lib = ["--package", "weft-page", "--lib", "--crate-type", "cdylib"];
+    let lib = ["--package", "page", "--lib", "--crate-type", "cdylib"];
     let mut c = cargo(&["rustc", "--profile", "page", "--target", TARGET]);
     c.args(lib).args(["--", &format!("-Clink-arg=-zstack-size={STACK}")]);
     match toolchain {

@@ -1,4 +1,4 @@
-//! The compiler's page, driven: what it compiles is what the command compiles, and runs as the interpreter says.
+//! The compiler's page, driven: its files are compared with the command's, its results with the interpreter's.
 
 use super::browser::{drive, write};
 use super::exports::{NETWORKS, SEEN};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What drives the page.
+/// The script that drives the page.
 const DRIVE: &str = include_str!("drive_compiler.js");
 
-/// What takes WebGPU away before the page starts.
+/// A script that takes WebGPU away before the page starts.
 const WITHOUT: &str = "Object.defineProperty(navigator, \"gpu\", { value: undefined });\n";
 
 /// A network whose rows stay open, and for how many it runs.
@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(420);
 /// Drives the page in `page`.
 ///
 /// # Errors
-/// What does not hold.
+/// The first check that fails.
 pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
     let folder = target_dir()?.join("pages").join("compiler");

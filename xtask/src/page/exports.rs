@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What drives a page.
+/// The script that drives a page.
 const DRIVE: &str = include_str!("drive.js");
-/// What scripts that drive pages share.
+/// The module that scripts which drive pages share.
 pub const SEEN: &str = include_str!("seen.js");
 
 /// A network with convolutions, and one with a branch that data decide, whose integers and truth values are words.

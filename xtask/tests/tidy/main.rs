@@ -373,7 +373,7 @@ fn libraries_take_ranges_of_versions() {
 }
 
 /// Tools of this tree stay in it.
-const UNPUBLISHED: &[&str] = &["capi", "fuzz", "python", "xtask"];
+const UNPUBLISHED: &[&str] = &["capi", "fuzz", "page", "python", "xtask"];
 
 /// Everything that an application or the command needs can be published: cargo refuses packages without a description
 /// and a licence, and the others are what one finds them by.
