@@ -26,9 +26,12 @@ pub fn serve(folder: &Path, port: u16) -> Result<(), String> {
     let server = TcpListener::bind(("127.0.0.1", port)).map_err(|e| format!("port {port}: {e}"))?;
     eprintln!("http://127.0.0.1:{port}/ shows {}; Ctrl-C ends it", folder.display());
     for stream in server.incoming().flatten() {
-        if let Err(e) = answer(stream, folder) {
-            eprintln!("a request failed: {e}");
-        }
+        let folder = folder.to_path_buf();
+        std::thread::spawn(move || {
+            if let Err(e) = answer(stream, &folder) {
+                eprintln!("a request failed: {e}");
+            }
+        });
     }
     Ok(())
 }
@@ -58,15 +61,22 @@ fn open(browser: &str, address: &str, profile: &Path) -> Result<Child, String> {
 /// Serves the folder until the page says how it went; what it puts goes to `run`.
 fn serve_until(server: &TcpListener, folder: &Path, browser: &mut Child, limit: Duration) -> Result<String, String> {
     server.set_nonblocking(true).map_err(|e| e.to_string())?;
+    let (says, heard) = std::sync::mpsc::channel();
     let start = Instant::now();
     while start.elapsed() < limit {
+        if let Ok(said) = heard.try_recv() {
+            return Ok(said);
+        }
         match server.accept() {
-            // A browser opens connections that it does not use.
-            Ok((stream, _)) => match answer(stream, folder) {
-                Ok(Some(said)) => return Ok(said),
-                Ok(None) => {}
-                Err(e) => eprintln!("a request failed: {e}"),
-            },
+            // A browser opens connections that it does not use, and stops reading from others: none waits for another.
+            Ok((stream, _)) => {
+                let (folder, says) = (folder.to_path_buf(), says.clone());
+                std::thread::spawn(move || match answer(stream, &folder) {
+                    Ok(Some(said)) => drop(says.send(said)),
+                    Ok(None) => {}
+                    Err(e) => eprintln!("a request failed: {e}"),
+                });
+            }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(5)),
             Err(e) => return Err(e.to_string()),
         }
