@@ -95,7 +95,9 @@ fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<Option<String
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let mut words = line.split(' ');
-    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or("/").trim_start_matches('/').to_string());
+    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or("/").trim_start_matches('/'));
+    // A query is for the page.
+    let path = path.split('?').next().filter(|p| !p.is_empty()).unwrap_or("index.html").to_string();
     let mut length = 0;
     loop {
         let mut header = String::new();

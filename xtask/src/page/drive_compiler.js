@@ -34,7 +34,6 @@ async function one(name, take) {
   const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
   const { network } = await values({ plan, weights: of("weights.bin").buffer, texts }, `${name}/`);
   network.destroy();
-  expect("nothing is left to the interpreter", plan.steps.length > 0);
 }
 
 /** One compilation for two lengths: the kernels read them from a small buffer. */
@@ -102,7 +101,6 @@ async function failures() {
 
 async function lost() {
   const { files, plan } = compiled();
-  expect("the page is of use after it", plan.kernels.length > 0);
   const of = (path) => files.find((f) => f.path === path).bytes;
   const network = await open({ plan, weights: of("weights.bin").buffer, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
   network.device.destroy();
