@@ -27,6 +27,7 @@ impl EmitKernel for Emitter {
             open_rounds: None,
             bindings: made.parameters.iter().map(binding).collect(),
             immediate_bytes: 0,
+            uniform_bytes: 0,
             shared_bytes: 0,
             bounds_proved: true,
             wgsl: format!("static void {kernel}({})\n{{\n{}}}\n", made.signature(), made.body),

@@ -65,7 +65,7 @@ fn licence(a: &CompileArgs, model: &str) -> Result<Option<String>> {
 fn profile_named(name: &str, common: &Common) -> Result<DeviceProfile> {
     match name {
         "cpu" => profile_on(&Settings { target: None, ..common.settings.0.clone() }, &Device::cpu(0)?),
-        _ if DeviceProfile::named(name).is_none() => {
+        _ if !name.ends_with(".json") && DeviceProfile::named(name).is_none() => {
             let there = DeviceProfile::all().into_iter().map(|p| p.name).chain(["cpu".into()]).collect();
             Err(weft::Error::NoProfile { name: name.into(), there }.into())
         }

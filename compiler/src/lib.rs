@@ -19,6 +19,7 @@ pub mod onnx;
 pub mod ops;
 pub mod passes;
 pub mod pattern;
+pub mod profile_file;
 pub mod remark;
 pub mod report;
 pub mod text;

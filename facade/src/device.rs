@@ -4,10 +4,13 @@ use crate::error::Error;
 use crate::interpreted::Reference;
 use crate::machine::Machine;
 use crate::options::Options;
+use crate::plain_files::read_text;
 use compiler::profile::DeviceProfile;
+use compiler::profile_file::parse_profile;
 use compiler::tensor::Tensor;
 use runtime_cpu::{CpuError, Isa, Processor};
 use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError, RunTensor};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A device that runs models. Clones are the same device: sessions on it share its queue, or its threads.
@@ -120,12 +123,23 @@ impl Device {
     /// [`Error::NoProfile`], [`Error::NoShaders`].
     pub fn profile_as(&self, name: Option<&str>) -> Result<DeviceProfile, Error> {
         let Some(name) = name else { return Ok(self.profile()) };
-        let Some(named) = DeviceProfile::named(name) else {
-            let there = DeviceProfile::all().into_iter().map(|p| p.name).collect();
-            return Err(Error::NoProfile { name: name.into(), there });
-        };
-        self.machine().as_here(named)
+        self.machine().as_here(named_profile(name)?)
     }
+}
+
+/// The profile of that name, or in the file of that name if it ends in `.json`.
+///
+/// # Errors
+/// [`Error::NoProfile`]; a file that cannot be read, or is no profile.
+pub fn named_profile(name: &str) -> Result<DeviceProfile, Error> {
+    if name.ends_with(".json") {
+        let text = read_text(Path::new(name)).map_err(|e| Error::file(Path::new(name), e))?;
+        return parse_profile(&text).map_err(|why| Error::Input(format!("{name}: {why}")));
+    }
+    DeviceProfile::named(name).ok_or_else(|| {
+        let there = DeviceProfile::all().into_iter().map(|p| p.name).collect();
+        Error::NoProfile { name: name.into(), there }
+    })
 }
 
 impl Options {

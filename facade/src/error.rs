@@ -2,7 +2,7 @@
 
 use compiler::calibrate::CalibrationError;
 use compiler::compile::CompileError;
-use compiler::graph::BindError;
+use compiler::graph::{BindError, SizesError};
 use compiler::interpreter::ExecError;
 use compiler::name::Name;
 use compiler::onnx::ImportError;
@@ -162,6 +162,16 @@ impl PartError for Error {
 
 fn listed(dims: &[Name]) -> String {
     dims.iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(" and ")
+}
+
+impl From<SizesError> for Error {
+    fn from(e: SizesError) -> Error {
+        match e {
+            SizesError::Bind(e) => Error::Shape(e),
+            SizesError::Open { dims, inputs } => Error::OpenSizes { dims, inputs },
+            other => Error::Input(other.to_string()),
+        }
+    }
 }
 
 impl From<PassError> for Error {

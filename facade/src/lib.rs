@@ -178,7 +178,6 @@ pub mod plain_files;
 mod program;
 pub mod races;
 mod session;
-mod sizes;
 mod staged;
 pub mod statistics;
 mod trace;
@@ -190,12 +189,12 @@ pub use bundle::{Bundle, BundleContents, EntryContents};
 pub use compiled::CompiledModel;
 pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;
-pub use compiler::graph::TensorType;
+pub use compiler::graph::{Decided, Sizes, SizesError, TensorType};
 pub use compiler::int::Dim;
 pub use compiler::passes::{AmpMode, FuseMode, KeepF32, LayoutMode};
 pub use compiler::tensor::{Tensor, TensorMut};
 pub use compiler::trace::CompileTrace;
-pub use device::Device;
+pub use device::{Device, named_profile};
 pub use emitters::emitter;
 pub use error::Error;
 pub use execution::INTERPRETER;
@@ -211,7 +210,6 @@ pub use runtime_gpu::{
     AdapterDescription, DeviceTensor, HostFunctions, RunInput, RunTensor, Transfers, list_adapters, wgpu,
 };
 pub use session::Session;
-pub use sizes::{Decided, Sizes};
 pub use tuning::{
     BY_HAND, CalibrationLine, CeilingsLine, DeviceLine, FunctionLine, Line, RefusedLine, RegionLine, SampleLine,
     TuningDatabase, TuningLine, describe_choices, parse_choices,

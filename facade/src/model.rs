@@ -6,10 +6,9 @@ use crate::files::{licence, read_onnx};
 use crate::options::Options;
 use crate::origin::refuse_machine_code;
 use crate::plain_files::read_text;
-use crate::sizes::Sizes;
 use bytes::Bytes;
 use compiler::compile::check_ranges_of;
-use compiler::graph::{Module, TensorType, bind_dims, input_ports, open_dims, set_input_shapes};
+use compiler::graph::{Module, Sizes, TensorType, input_ports, set_input_shapes};
 use compiler::int::DimRanges;
 use compiler::name::Name;
 use compiler::onnx::{ExternalData, ImportOptions, NoExternalData, import_onnx_with, onnx_inputs, onnx_metadata};
@@ -68,7 +67,7 @@ impl Model {
         let licence = licence(&onnx_metadata(bytes.clone())?);
         let options = ImportOptions { batch: None, dims: decided.dims.clone(), shapes, values, ranges };
         let mut module = import_onnx_with(bytes, external, &options)?;
-        bind_open(&mut module, &decided.dims)?;
+        decided.bind(&mut module)?;
         Ok(Model { module, ranges: decided.ranges, licence })
     }
 
@@ -133,7 +132,7 @@ impl Model {
     pub fn with_sizes(mut self, sizes: &Sizes) -> Result<Model, Error> {
         let decided = sizes.decide(&input_ports(&self.module))?;
         set_input_shapes(&mut self.module, &decided.closed())?;
-        bind_open(&mut self.module, &decided.dims)?;
+        decided.bind(&mut self.module)?;
         self.ranges = decided.ranges;
         Ok(self)
     }
@@ -215,11 +214,4 @@ impl Model {
         options.compile.dims.extend(&self.ranges);
         options
     }
-}
-
-/// Gives those dimensions their sizes that are still open.
-fn bind_open(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), Error> {
-    let open = open_dims(module);
-    let dims: Vec<(Name, i64)> = dims.iter().copied().filter(|d| open.contains(&d.0)).collect();
-    if dims.is_empty() { Ok(()) } else { Ok(bind_dims(module, &dims)?) }
 }

@@ -154,6 +154,7 @@ fn emitted(
         open_rounds: None,
         bindings: bindings(&made.function),
         immediate_bytes: 4 * f.symbols.len() as u32,
+        uniform_bytes: 0,
         shared_bytes: 0,
         bounds_proved: true,
         wgsl: print_tensor_function(&made.function),

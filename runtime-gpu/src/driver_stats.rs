@@ -239,7 +239,10 @@ mod vulkan {
                     .descriptor_count(1)
                     .stage_flags(vk::ShaderStageFlags::COMPUTE)
             };
-            let bindings: Vec<_> = (0..emitted.bindings.len()).map(binding).collect();
+            let mut bindings: Vec<_> = (0..emitted.bindings.len()).map(binding).collect();
+            if emitted.uniform_bytes > 0 {
+                bindings.push(binding(bindings.len()).descriptor_type(vk::DescriptorType::UNIFORM_BUFFER));
+            }
             let entry = CString::new(emitted.name.as_str()).map_err(|e| e.to_string())?;
             let mut p = Pieces::of(device);
             // SAFETY: the words are validated SPIR-V; the layout has what they bind; `Pieces` destroys what is made

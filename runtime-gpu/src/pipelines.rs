@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::shared_parts::Pipeline;
 use compiler::fingerprint::Fingerprint;
-use compiler::plan::{EmittedKernel, Plan, PlanKernel};
+use compiler::plan::{Binding, EmittedKernel, Plan, PlanKernel};
 use compiler::tir::Access;
 use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
@@ -178,16 +178,15 @@ fn build_checked(
 /// Builds one kernel's pipeline.
 fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) -> Result<Pipeline, GpuError> {
     let module = generated(kernel)?.module.clone();
-    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).collect();
-    Ok(build_module(gpu, kernel, module, &accesses, cache))
+    Ok(build_module(gpu, kernel, module, false, cache))
 }
 
 /// Builds the variant of a kernel that also stores the size of its subgroups, in a buffer behind its own.
 pub(crate) fn build_reporting(gpu: &Gpu, kernel: &PlanKernel) -> Result<Pipeline, GpuError> {
-    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).chain([Access::Write]).collect();
-    let module = generated(kernel)?.reporting_subgroup_size(accesses.len() as u32 - 1);
+    let own = own_bindings(&kernel.emitted).len() as u32;
+    let module = generated(kernel)?.reporting_subgroup_size(own);
     let module = module.map_err(|e| GpuError::Internal(format!("kernel {}: {e}", kernel.name)))?;
-    Ok(build_module(gpu, kernel, module, &accesses, None))
+    Ok(build_module(gpu, kernel, module, true, None))
 }
 
 fn generated(kernel: &PlanKernel) -> Result<&GeneratedModule, GpuError> {
@@ -195,12 +194,20 @@ fn generated(kernel: &PlanKernel) -> Result<&GeneratedModule, GpuError> {
     kernel.emitted.module.downcast_ref::<GeneratedModule>().ok_or_else(other)
 }
 
-/// Builds the pipeline of a module with the kernel's entry point and these bindings.
+/// A kernel's bindings: its buffers, then the buffer of its sizes.
+fn own_bindings(e: &EmittedKernel) -> Vec<wgpu::BufferBindingType> {
+    let storage = |b: &Binding| wgpu::BufferBindingType::Storage { read_only: b.access == Access::Read };
+    let uniform = (e.uniform_bytes > 0).then_some(wgpu::BufferBindingType::Uniform);
+    e.bindings.iter().map(storage).chain(uniform).collect()
+}
+
+/// Builds the pipeline of a module with the kernel's entry point and its bindings; one that `reports` writes to another
+/// buffer behind them.
 fn build_module(
     gpu: &Gpu,
     kernel: &PlanKernel,
     module: wgpu::naga::Module,
-    accesses: &[Access],
+    reports: bool,
     cache: Option<&wgpu::PipelineCache>,
 ) -> Pipeline {
     let e: &EmittedKernel = &kernel.emitted;
@@ -212,17 +219,15 @@ fn build_module(
     } else {
         gpu.device.create_shader_module(desc)
     };
-    let entries: Vec<wgpu::BindGroupLayoutEntry> = accesses
-        .iter()
+    let report = reports.then_some(wgpu::BufferBindingType::Storage { read_only: false });
+    let entries: Vec<wgpu::BindGroupLayoutEntry> = own_bindings(e)
+        .into_iter()
+        .chain(report)
         .enumerate()
-        .map(|(i, access)| wgpu::BindGroupLayoutEntry {
+        .map(|(i, ty)| wgpu::BindGroupLayoutEntry {
             binding: i as u32,
             visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
+            ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
             count: None,
         })
         .collect();

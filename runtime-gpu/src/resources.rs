@@ -18,7 +18,9 @@ use crate::tensors::DeviceTensor;
 use crate::transfers::Counters;
 use compiler::name::Name;
 use compiler::plan::storage::stored_bytes;
-use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step};
+use compiler::plan::{
+    BufferView, Call, Content, Dispatch, EmittedKernel, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step,
+};
 use compiler::tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
@@ -405,19 +407,34 @@ pub(crate) fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: 
     Arc::new(steps.iter().map(one).collect())
 }
 
+/// The buffer of a dispatch's sizes, for a kernel that takes them there.
+pub(crate) fn uniform(gpu: &Gpu, kernel: &EmittedKernel, d: &Dispatch) -> Option<wgpu::Buffer> {
+    let bytes = kernel.uniform(&d.symbols)?;
+    let (size, usage) = (bytes.len() as u64, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST);
+    let described = wgpu::BufferDescriptor { label: Some("sizes"), size, usage, mapped_at_creation: false };
+    let buffer = gpu.device.create_buffer(&described);
+    gpu.queue.write_buffer(&buffer, 0, &bytes);
+    Some(buffer)
+}
+
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
     let name = &shared.plan.kernels[d.kernel].name;
     let entry = |(i, (buffer, slice)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
         binding: i as u32,
         resource: buffers[*buffer][*slice as usize].as_entire_binding(),
     };
-    let entries: Vec<wgpu::BindGroupEntry> = d.buffers.iter().enumerate().map(entry).collect();
+    let mut entries: Vec<wgpu::BindGroupEntry> = d.buffers.iter().enumerate().map(entry).collect();
+    let uniform = uniform(&shared.gpu, &shared.plan.kernels[d.kernel].emitted, d);
+    if let Some(uniform) = &uniform {
+        let (binding, resource) = (entries.len() as u32, uniform.as_entire_binding());
+        entries.push(wgpu::BindGroupEntry { binding, resource });
+    }
     let bind_group = shared.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
         label: Some(name),
         layout: &shared.pipelines[d.kernel].layout,
         entries: &entries,
     });
-    let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
+    let immediates = if uniform.is_some() { vec![] } else { d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect() };
     let written = written(&shared.plan, &shared.kept_on_host, d);
     let position = shared.position(d);
     Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, position, written }

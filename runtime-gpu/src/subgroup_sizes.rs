@@ -8,6 +8,7 @@
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::build_reporting;
+use crate::resources::uniform;
 use crate::shared_parts::DeviceConstant;
 use compiler::plan::{Dispatch, Plan};
 use shaders_gen::GeneratedModule;
@@ -97,7 +98,9 @@ fn run(
             gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         }
     };
-    let buffers: Vec<wgpu::Buffer> = c.dispatch.buffers.iter().map(bound).collect();
+    let uniform = uniform(gpu, &plan.kernels[c.kernel].emitted, c.dispatch);
+    let has_uniform = uniform.is_some();
+    let buffers: Vec<wgpu::Buffer> = c.dispatch.buffers.iter().map(bound).chain(uniform).collect();
     let own = wgpu::BufferBinding { buffer: report, offset: at, size: std::num::NonZeroU64::new(4) };
     let resources = buffers.iter().map(wgpu::Buffer::as_entire_binding).chain([wgpu::BindingResource::Buffer(own)]);
     let entries: Vec<wgpu::BindGroupEntry<'_>> =
@@ -113,7 +116,7 @@ fn run(
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(&built.pipeline);
         pass.set_bind_group(0, &group, &[]);
-        if !immediates.is_empty() {
+        if !immediates.is_empty() && !has_uniform {
             pass.set_immediates(0, &immediates);
         }
         pass.dispatch_workgroups(1, 1, 1);

@@ -14,7 +14,7 @@ mod network;
 mod tables;
 mod web;
 
-pub use web::{Group, page};
+pub use web::{Group, network, page};
 
 use crate::tables::Tables;
 use std::fmt::Write as _;
@@ -53,6 +53,9 @@ pub fn program(
     model: &str,
 ) -> Result<Vec<File>, String> {
     let tables = Tables::of(plan, profile, packed)?;
+    if let Some(k) = tables.kernels.iter().find(|k| k.size_bytes > 0) {
+        return Err(format!("kernel `{}` takes sizes that only a run knows", k.name));
+    }
     let network = network::source(&tables, profile, model);
     let package = package(model);
     let mut manifest = String::new();

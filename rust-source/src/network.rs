@@ -174,7 +174,7 @@ fn buffers(out: &mut String, list: &[Buffer]) {
 fn kernels(out: &mut String, list: &[Kernel<'_>]) {
     out.push_str("#[rustfmt::skip]\npub(crate) static KERNELS: &[Kernel] = &[\n");
     for (i, k) in list.iter().enumerate() {
-        let Kernel { name, file, entry, writes, module } = k;
+        let Kernel { name, file, entry, writes, module, .. } = k;
         let _ = writeln!(
             out,
             "    /* {i} */ Kernel {{ name: {name:?}, wgsl: include_str!(\"../kernels/{file}.wgsl\"), entry: {entry:?}, \

@@ -79,6 +79,8 @@ pub(crate) struct Kernel<'p> {
     pub entry: &'p str,
     /// For each of its bindings: whether it writes there.
     pub writes: Vec<bool>,
+    /// Bytes of the uniform buffer that has the sizes of a run, at the binding after all others; 0 without open sizes.
+    pub size_bytes: u32,
     pub module: &'p GeneratedModule,
 }
 
@@ -94,6 +96,9 @@ pub(crate) enum Row {
         group: usize,
         flops: u64,
         bytes: u64,
+        /// Values for the kernel's uniform buffer.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        sizes: Vec<i32>,
     },
     Copy {
         from: usize,
@@ -217,7 +222,8 @@ fn kernel((i, k): (usize, &PlanKernel)) -> Result<Kernel<'_>, String> {
         return Err(format!("kernel `{}` takes sizes that only a run knows", k.name));
     }
     let writes = k.emitted.bindings.iter().map(|b| b.access != Access::Read).collect();
-    Ok(Kernel { name: &k.name, file: kernel_file(i, &k.name), entry: &k.emitted.name, writes, module })
+    let (file, size_bytes) = (kernel_file(i, &k.name), k.emitted.uniform_bytes);
+    Ok(Kernel { name: &k.name, file, entry: &k.emitted.name, writes, size_bytes, module })
 }
 
 fn tensor(v: &BufferView, plan: &Plan, places: &Places) -> Result<Tensor, String> {
@@ -263,5 +269,6 @@ fn rows(plan: &Plan, places: &Places, list: &[Step]) -> Result<Vec<Row>, String>
 fn run(d: &Dispatch, plan: &Plan, places: &Places) -> Result<Row, String> {
     let name = &plan.kernels[d.kernel].name;
     let buffers = d.buffers.iter().map(|&b| places.row(b, name)).collect::<Result<Vec<_>, String>>()?;
-    Ok(Row::Run { kernel: d.kernel, buffers, grid: d.grid, group: d.group, flops: d.flops, bytes: d.bytes })
+    let sizes = if plan.kernels[d.kernel].emitted.uniform_bytes > 0 { d.symbols.clone() } else { vec![] };
+    Ok(Row::Run { kernel: d.kernel, buffers, grid: d.grid, group: d.group, flops: d.flops, bytes: d.bytes, sizes })
 }

@@ -55,11 +55,14 @@ struct Limits {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Kernel<'t> {
     name: &'t str,
     file: String,
     entry: &'t str,
     writes: &'t [bool],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u32>,
 }
 
 /// WebGPU's name of a feature of wgpu.
@@ -74,11 +77,14 @@ fn feature(name: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The files of a page for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of
-/// a constant's buffer as kernels read them; `model` is the model's name, `groups` are those that dispatches name.
+fn text(path: &str, text: &str) -> File {
+    File { path: path.into(), bytes: text.as_bytes().to_vec() }
+}
+
+/// The files of a page for a plan: the files of [`network`], and a page around them.
 ///
 /// # Errors
-/// As [`program`](crate::program()); kernels that the standard's WGSL cannot say.
+/// As there.
 pub fn page(
     plan: &Plan,
     profile: &DeviceProfile,
@@ -86,23 +92,42 @@ pub fn page(
     model: &str,
     groups: &[Group],
 ) -> Result<Vec<File>, String> {
-    let t = Tables::of(plan, profile, packed)?;
-    let text = |path: &str, text: &str| File { path: path.into(), bytes: text.as_bytes().to_vec() };
     let mut files = vec![
         text("index.html", include_str!("../template/web/index.html")),
         text("style.css", include_str!("../template/web/style.css")),
         text("page.js", include_str!("../template/web/page.js")),
+        text("view.js", include_str!("../template/web/view.js")),
         text("runner.js", include_str!("../template/web/runner.js")),
         text("arrays.js", include_str!("../template/web/arrays.js")),
         // For Node, where a file's kind is not said otherwise.
         text("package.json", "{ \"type\": \"module\" }\n"),
     ];
+    files.extend(network(plan, profile, packed, model, groups)?);
+    Ok(files)
+}
+
+/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json`,
+/// `weights.bin` and kernels. `packed` has the bytes of a constant's buffer as kernels read them; `model` is the
+/// model's name, `groups` are the groups that dispatches name.
+///
+/// # Errors
+/// As [`program`](crate::program()); kernels that the standard's WGSL cannot say.
+pub fn network(
+    plan: &Plan,
+    profile: &DeviceProfile,
+    packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+    model: &str,
+    groups: &[Group],
+) -> Result<Vec<File>, String> {
+    let t = Tables::of(plan, profile, packed)?;
+    let mut files = vec![];
     let mut kernels = vec![];
     for k in &t.kernels {
         let file = format!("kernels/{}.wgsl", k.file);
         let wgsl = k.module.emit_wgsl_in(WgslDialect::Standard);
         files.push(text(&file, &wgsl.map_err(|e| format!("kernel `{}`: {e}", k.name))?));
-        kernels.push(Kernel { name: k.name, file, entry: k.entry, writes: &k.writes });
+        let size_bytes = Some(k.size_bytes).filter(|&n| n > 0);
+        kernels.push(Kernel { name: k.name, file, entry: k.entry, writes: &k.writes, size_bytes });
     }
     let n = &t.needs;
     let plan = PlanFile {

@@ -1,5 +1,7 @@
 //! The emitter of one kernel: state, declarations, statements.
 
+mod symbols;
+
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
 use crate::grid::{Axes, Grid};
@@ -14,6 +16,12 @@ use tensor_ir::name::Name;
 use tensor_ir::plan::{Binding, OpenGrid};
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
+
+/// Bytes of a function's symbols as immediates, and in a uniform buffer: one of them is 0.
+pub(crate) fn symbol_bytes(f: &TensorFunction, profile: &DeviceProfile) -> (u32, u32) {
+    let bytes = 4 * f.symbols.len() as u32;
+    if bytes > profile.immediates { (0, bytes) } else { (bytes, 0) }
+}
 
 /// Where a buffer's units are.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub(crate) struct KernelEmitter<'a> {
     pub unproved: Vec<String>,
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
+    /// The binding of the uniform buffer that has the symbols; `None` if they are immediates.
+    symbols_at: Option<u32>,
     pub unknown_zero: Option<Value>,
     pub profile: &'a DeviceProfile,
     /// A workgroup's index on the device, and how many there are along x, at most.
@@ -83,6 +93,7 @@ impl<'a> KernelEmitter<'a> {
             unproved: vec![],
             shared_bytes: 0,
             symbols: None,
+            symbols_at: None,
             unknown_zero: None,
             profile,
             workgroup: (None, 1),
@@ -95,6 +106,7 @@ impl<'a> KernelEmitter<'a> {
 
     /// Declares the storage bindings, in order.
     pub fn declare_bindings(&mut self, bindings: &[Binding]) {
+        self.symbols_at = (symbol_bytes(self.f, self.profile).1 > 0).then_some(bindings.len() as u32);
         for (index, binding) in bindings.iter().enumerate() {
             let layout = self.layouts[&binding.buffer].clone();
             let kind = layout.word.kind();
@@ -143,39 +155,6 @@ impl<'a> KernelEmitter<'a> {
                 }
             };
             self.locations.insert(id, location);
-        }
-    }
-
-    /// Declares symbols as immediates: all of the function's, so that the offsets are the caller's.
-    pub fn declare_symbols(&mut self) {
-        if self.f.symbols.is_empty() {
-            return;
-        }
-        let i32_ty = self.b.lanes_ty(Kind::I32, 1);
-        let members = self
-            .f
-            .symbols
-            .iter()
-            .enumerate()
-            .map(|(i, s)| naga::StructMember {
-                name: Some(s.0.to_string()),
-                ty: i32_ty,
-                binding: None,
-                offset: 4 * i as u32,
-            })
-            .collect();
-        let span = 4 * self.f.symbols.len() as u32;
-        let inner = naga::TypeInner::Struct { members, span };
-        let ty = naga::Type { name: Some("Symbols".into()), inner };
-        let ty = self.b.module.types.insert(ty, naga::Span::UNDEFINED);
-        self.b.capabilities |= naga::valid::Capabilities::IMMEDIATES;
-        let var = self.b.global_var("symbols", AddressSpace::Immediate, ty, None);
-        self.symbols = Some(var);
-        let base = self.b.global(var);
-        for (i, (name, _, _)) in self.f.symbols.iter().enumerate() {
-            let pointer = self.b.emit(Expression::AccessIndex { base, index: i as u32 });
-            let v = self.b.load(pointer, Kind::I32, 1, Some(name.as_str()));
-            self.vars.insert(*name, (v.handle, 0));
         }
     }
 

@@ -97,6 +97,9 @@ impl EmitKernel for Emitter {
     }
 }
 
+/// Bytes of a uniform buffer that every device takes.
+const MOST_UNIFORM: u64 = 1 << 16;
+
 /// Emits kernel `kernel` of the scheduled function `f` for a device.
 ///
 /// # Errors
@@ -133,12 +136,11 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
         limit("rounds of loops in a thread", u64::try_from(rounds).unwrap_or(u64::MAX), most)?;
     }
     limit("storage bindings", bindings.len() as u64, u64::from(profile.max_storage_buffers))?;
-    let immediate_bytes = 4 * f.symbols.len() as u32;
-    limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
+    let (immediate_bytes, uniform_bytes) = kernel::symbol_bytes(f, profile);
+    limit("bytes of sizes in a uniform buffer", u64::from(uniform_bytes), MOST_UNIFORM)?;
 
     let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts, profile);
-    emitter.b.loose_log_exp = profile.quirks.has(&LOOSE_LOG_EXP);
-    emitter.b.nan = profile.nan;
+    (emitter.b.loose_log_exp, emitter.b.nan) = (profile.quirks.has(&LOOSE_LOG_EXP), profile.nan);
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
     emitter.kernel(&grid, &root)?;
@@ -161,6 +163,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
         open_rounds: rounds.filter(|(e, _)| e.as_const().is_none()),
         bindings,
         immediate_bytes,
+        uniform_bytes,
         shared_bytes,
         bounds_proved: generated.bounds_proved,
         module: Arc::new(generated),

@@ -2,7 +2,7 @@
 
 use crate::record::Versioned;
 use compiler::compile::CompileError;
-use compiler::graph::BindError;
+use compiler::graph::{BindError, SizesError};
 use compiler::onnx::ImportError;
 use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
@@ -196,6 +196,12 @@ impl From<CpuError> for Error {
 
 impl From<CompileError> for Error {
     fn from(e: CompileError) -> Error {
+        weft::Error::from(e).into()
+    }
+}
+
+impl From<SizesError> for Error {
+    fn from(e: SizesError) -> Error {
         weft::Error::from(e).into()
     }
 }

@@ -40,8 +40,8 @@ options! {
         device: String = "auto" in Device { env: Some("WEFT_DEVICE") };
         /// Threads of the CPU, and of external targets that have threads [default: one for each core]
         threads: Option<u32> = "" in Device { value: "N", check: |t| within(t, 1, 1024) };
-        /// Device profile to compile for (`weft devices --profiles`); if the kernels run here, as far as --device can
-        /// run them
+        /// Device profile to compile for (`weft devices --profiles`), or its file `.json`; if the kernels run here, as
+        /// far as --device can run them
         target: Option<String> = "" in Device { value: "PROFILE" };
         /// Schedule rules to try first, also where the device prefers others; one that cannot be applied is passed over
         rules: Vec<String> = "" in Compiler {

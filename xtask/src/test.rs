@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report and exported pages in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, an exported crate built by cargo, every case of ONNX's in Python, and `measure` in small";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the compiler for WebAssembly, the kernels of the zoo, a trained network, the report and exported pages in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, an exported crate built by cargo, every case of ONNX's in Python, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 5;
@@ -124,6 +124,7 @@ fn whole_checks(weft: &Path, full: bool, done: &mut Done) {
         ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[])), &["kernels", "tint"]),
         ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full)), &["networks"]),
         ("cargo xtask report", Box::new(|| crate::report::check(weft, &[])), &[]),
+        ("the compiler for WebAssembly", Box::new(crate::page::compiles), &["wasm32-unknown-unknown"]),
         ("cargo xtask page", Box::new(|| crate::page::check(weft, &[])), &["pages"]),
         ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS)), &[]),
         ("cargo xtask package", Box::new(|| crate::package::test(full)), &crate::package::FOLDERS),

@@ -7,6 +7,7 @@
 
 use super::backend::{Backend, Progress};
 use super::error::CompileError;
+use super::threads::each;
 use crate::arena::Id;
 use crate::check::check_kernels;
 use crate::define_id;
@@ -18,13 +19,9 @@ use crate::schedule::{RefusedCandidate, ScheduleTarget, Version, apply, has_own_
 use crate::tir::{BufferId, InstrRef, Stage, TensorFunction};
 use crate::traffic;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::mpsc::channel;
 
 define_id!(/// One of the different tensor functions of a module.
     FunctionId);
-
-/// Bytes of a worker's stack: recursion follows the depth of expressions and loops.
-const STACK: usize = 16 << 20;
 
 /// A tensor function to make kernels of.
 #[derive(Debug)]
@@ -88,25 +85,15 @@ impl Requests {
     /// # Errors
     /// That of the first request that fails.
     pub fn build(&self, backend: Backend<'_>, progress: Progress<'_>) -> Result<Vec<Built>, CompileError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .stack_size(STACK)
-            .build()
-            .map_err(|e| CompileError::Bug { at: "scheduling".into(), message: format!("no threads: {e}") })?;
         let mut done: Vec<Option<Result<Built, CompileError>>> = self.list.iter().map(|_| None).collect();
-        progress("kernels", 0, self.list.len());
-        pool.in_place_scope(|scope| {
-            let (sender, receiver) = channel();
-            for (i, request) in self.list.iter().enumerate() {
-                let sender = sender.clone();
-                // A receiver that is gone is one that has panicked.
-                scope.spawn(move |_| drop(sender.send((i, build(request, backend)))));
-            }
-            drop(sender);
-            for (n, (i, built)) in receiver.iter().enumerate() {
-                done[i] = Some(built);
-                progress("kernels", n + 1, self.list.len());
-            }
-        });
+        let (mut count, all) = (0, self.list.len());
+        progress("kernels", count, all);
+        each(all, &|i| build(&self.list[i], backend), &mut |i, built| {
+            done[i] = Some(built);
+            count += 1;
+            progress("kernels", count, all);
+        })
+        .map_err(|message| CompileError::Bug { at: "scheduling".into(), message })?;
         let mut built = done.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
         self.name_versions(&mut built);
         Ok(built)

@@ -38,6 +38,7 @@ mod scheduled;
 mod sizes;
 mod steps;
 mod storage;
+mod threads;
 mod trace;
 mod transposes;
 mod verify_plan;

@@ -13,6 +13,7 @@ mod builder;
 mod copy;
 mod expansion;
 mod extract;
+mod input_sizes;
 mod instantiate;
 pub use crate::tensor_type::{Signature, TensorType};
 pub use bind::{
@@ -23,6 +24,7 @@ pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;
 pub use expansion::{EXPANSION_LIMIT, NESTING_LIMIT, check_expansion};
 pub use extract::{ExtractError, Extracted, extract, outer_operands};
+pub use input_sizes::{Decided, Sizes, SizesError};
 pub use instantiate::instantiate_functions;
 pub(crate) use instantiate::sized;
 

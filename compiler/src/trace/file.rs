@@ -4,6 +4,7 @@
 
 use super::CompileTrace;
 use super::error::{TraceError, VERSION};
+use super::frames;
 use std::io::Read;
 
 /// The first bytes of every trace.
@@ -17,12 +18,6 @@ const MOST_BYTES: u64 = 4 << 30;
 const MOST_RATIO: u64 = 512;
 const LEAST_BYTES: u64 = 16 << 20;
 
-/// zstd's level: above it, time grows faster than size shrinks.
-const LEVEL: i32 = 9;
-
-/// Matches reach back over so many bytes (as a power of two), since the texts of two stages resemble each other.
-const WINDOW_LOG: u32 = 25;
-
 impl CompileTrace {
     /// The bytes of a trace file.
     ///
@@ -33,12 +28,7 @@ impl CompileTrace {
         let plain = postcard::to_stdvec(self).map_err(|e| TraceError::Write(e.to_string()))?;
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let mut encoder = zstd::Encoder::new(out, LEVEL).map_err(fail)?;
-        encoder.include_checksum(true).map_err(fail)?;
-        encoder.long_distance_matching(true).map_err(fail)?;
-        encoder.window_log(WINDOW_LOG).map_err(fail)?;
-        std::io::Write::write_all(&mut encoder, &plain).map_err(fail)?;
-        encoder.finish().map_err(fail)
+        frames::compress(&plain, out).map_err(fail)
     }
 
     /// Reads the bytes of a trace file.
@@ -57,8 +47,7 @@ impl CompileTrace {
         if found != VERSION {
             return Err(TraceError::Version { found });
         }
-        let mut decoder = zstd::Decoder::new(frame).map_err(|e| damaged(&e))?;
-        decoder.window_log_max(WINDOW_LOG + 2).map_err(|e| damaged(&e))?;
+        let decoder = frames::decoder(frame).map_err(|e| damaged(&e))?;
         let mut plain = Vec::new();
         let most = (frame.len() as u64 * MOST_RATIO).clamp(LEAST_BYTES, MOST_BYTES);
         decoder.take(most + 1).read_to_end(&mut plain).map_err(|e| damaged(&e))?;

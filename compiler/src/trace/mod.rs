@@ -19,6 +19,7 @@ pub mod driver_stats;
 mod error;
 mod estimated;
 mod file;
+mod frames;
 mod join;
 pub mod json;
 mod measured;

@@ -110,6 +110,8 @@ pub struct EmittedKernel {
     pub bindings: Vec<Binding>,
     /// Bytes of immediates: one i32 per symbol of the function, in order; 0 without symbols.
     pub immediate_bytes: u32,
+    /// The same in a uniform buffer, at the binding after all others, if the device has too few immediates; else 0.
+    pub uniform_bytes: u32,
     /// Bytes of workgroup memory.
     pub shared_bytes: u32,
     /// All accesses proved in bounds, index arithmetic proved not to overflow.
@@ -121,6 +123,16 @@ pub struct EmittedKernel {
     /// The validated shader module in the generator's own form (for the runtime).
     #[serde(skip, default = "saved::no_module")]
     pub module: Arc<dyn Any + Send + Sync>,
+}
+impl EmittedKernel {
+    /// The content of its uniform buffer for these values of the symbols; `None` if it has no such buffer.
+    pub fn uniform(&self, symbols: &[i32]) -> Option<Vec<u8>> {
+        (self.uniform_bytes > 0).then(|| {
+            let mut bytes: Vec<u8> = symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
+            bytes.resize(bytes.len().next_multiple_of(16), 0);
+            bytes
+        })
+    }
 }
 impl std::fmt::Debug for EmittedKernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

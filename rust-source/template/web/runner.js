@@ -74,7 +74,7 @@ export async function open({ plan, weights, texts }, { gpu = globalThis.navigato
   return network;
 }
 
-const USAGE = { STORAGE: 128, COPY_SRC: 4, COPY_DST: 8, MAP_READ: 1, QUERY_RESOLVE: 512 };
+const USAGE = { STORAGE: 128, COPY_SRC: 4, COPY_DST: 8, MAP_READ: 1, UNIFORM: 64, QUERY_RESOLVE: 512 };
 const aligned = (n) => Math.ceil(n / 4) * 4;
 const elements = (t) => t.shape.reduce((a, b) => a * b, 1);
 /** Bytes of an element in a buffer. */
@@ -128,9 +128,10 @@ export class Network {
     if (this.#lost) throw Error(this.#lost);
   }
 
-  async allocate(weights) {
+  async allocate(weights, kept = new Map()) {
     await this.#checked("buffers", async () => {
       this.buffers = this.plan.buffers.map(({ bytes, weights: at }) => {
+        if (kept.has(at)) return kept.get(at);
         const usage = at === null ? USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST : USAGE.STORAGE;
         const buffer = this.device.createBuffer({ size: bytes, usage, mappedAtCreation: at !== null });
         if (at !== null) {
@@ -149,6 +150,7 @@ export class Network {
       const entries = k.writes.map((writes, binding) => ({
         binding, visibility: 4, buffer: { type: writes ? "storage" : "read-only-storage" },
       }));
+      if (k.sizeBytes) entries.push({ binding: entries.length, visibility: 4, buffer: { type: "uniform" } });
       const layout = device.createBindGroupLayout({ label: k.name, entries });
       const module = device.createShaderModule({ label: k.name, code: texts[i] });
       try {
@@ -168,15 +170,43 @@ export class Network {
     await this.#checked("kernels", async () => {
       this.pipelines = await Promise.all(plan.kernels.map(one));
     });
+    await this.bind();
+  }
+
+  async bind() {
+    const { device, plan } = this;
     const bind = (rows) => rows.map((r) => {
       if (r.branch) return { ...r.branch, sides: [r.branch.otherwise, r.branch.then].map(bind) };
       if (!r.run) return r;
       const { layout, pipeline } = this.pipelines[r.run.kernel];
       const entries = r.run.buffers.map((b, binding) => ({ binding, resource: { buffer: this.buffers[b] } }));
+      if (r.run.sizes) entries.push({ binding: entries.length, resource: { buffer: this.#uniform(r.run.sizes) } });
       return { row: r.run, pipeline, group: device.createBindGroup({ layout, entries }) };
     });
     await this.#checked("bindings", async () => {
       this.steps = bind(plan.steps);
+    });
+  }
+  /** A small buffer with the sizes of a run, for kernels that serve several. */
+  #uniform(sizes) {
+    const buffer = this.device.createBuffer({ size: Math.ceil(sizes.length / 4) * 16, usage: USAGE.UNIFORM, mappedAtCreation: true });
+    new Int32Array(buffer.getMappedRange()).set(sizes);
+    buffer.unmap();
+    return buffer;
+  }
+
+  /** Takes the plan of the same kernels and weights for other sizes. */
+  resize(plan) {
+    return this.#alone(async () => {
+      const kept = new Map(this.plan.buffers.map((b, i) => [b.weights, this.buffers[i]]).filter(([at]) => at !== null));
+      const lost = this.buffers.filter((_, i) => this.plan.buffers[i].weights === null);
+      if (plan.buffers.some((b) => b.weights !== null && kept.get(b.weights)?.size !== b.bytes)) {
+        throw Error("the plan is of another network");
+      }
+      this.plan = plan;
+      lost.forEach((b) => b.destroy());
+      await this.allocate(null, kept);
+      await this.bind();
     });
   }
 

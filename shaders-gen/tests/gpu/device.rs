@@ -181,7 +181,11 @@ impl Gpu {
         symbols: &[i32],
         buffers: &HashMap<(BufferId, u32), wgpu::Buffer>,
     ) {
-        let entries: Vec<wgpu::BindGroupEntry> = k
+        let uniform = k.uniform(symbols).map(|contents| {
+            let (contents, usage) = (&contents[..], wgpu::BufferUsages::UNIFORM);
+            self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage })
+        });
+        let mut entries: Vec<wgpu::BindGroupEntry> = k
             .bindings
             .iter()
             .enumerate()
@@ -190,6 +194,10 @@ impl Gpu {
                 resource: buffers[&(b.buffer, b.slice)].as_entire_binding(),
             })
             .collect();
+        if let Some(uniform) = &uniform {
+            entries
+                .push(wgpu::BindGroupEntry { binding: k.bindings.len() as u32, resource: uniform.as_entire_binding() });
+        }
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &pipeline.get_bind_group_layout(0),

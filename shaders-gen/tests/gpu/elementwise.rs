@@ -302,14 +302,20 @@ fn symbols_come_as_immediates() {
     ]);
     kernel(&mut f, body);
     let data = random(12, 6);
+    // Without immediates the kernel reads the same from a uniform buffer.
+    let without = DeviceProfile { immediates: 4, ..gpu().profile.clone() };
     for (count, offset) in [(0, 3), (1, 0), (8, 4)] {
-        let inputs = [(x, bytemuck::cast_slice(&data).to_vec())];
-        let out = crate::run_symbols(&f, &gpu().profile, &[count, offset], &inputs, y);
-        let want: f32 = data[offset as usize..][..count as usize].iter().sum();
-        assert_close(&[f32::from_le_bytes(out[..4].try_into().expect("4 bytes"))], &[want], 1e-5);
+        for profile in [&gpu().profile, &without] {
+            let inputs = [(x, bytemuck::cast_slice(&data).to_vec())];
+            let out = crate::run_symbols(&f, profile, &[count, offset], &inputs, y);
+            let want: f32 = data[offset as usize..][..count as usize].iter().sum();
+            assert_close(&[f32::from_le_bytes(out[..4].try_into().expect("4 bytes"))], &[want], 1e-5);
+        }
     }
     let k = emit_kernel(&f, "k".into(), &gpu().profile).expect("emits");
-    assert!(k.bounds_proved && k.immediate_bytes == 8, "{}", k.wgsl);
+    assert!(k.bounds_proved && (k.immediate_bytes, k.uniform_bytes) == (8, 0), "{}", k.wgsl);
+    let k = emit_kernel(&f, "k".into(), &without).expect("emits");
+    assert!(k.bounds_proved && (k.immediate_bytes, k.uniform_bytes) == (0, 8), "{}", k.wgsl);
 }
 
 /// A kernel that reads back what other threads of the workgroup wrote to global memory waits for it.

@@ -4,7 +4,6 @@ use super::record::SettingRecord;
 use crate::error::{Error, Result};
 use crate::options::{Heading, Opt, Tabled};
 use crate::settings::Settings;
-use compiler::profile::DeviceProfile;
 
 /// The options of some rows of the table.
 #[derive(Clone)]
@@ -82,7 +81,7 @@ pub fn sweep(list: &[String], settings: &Settings) -> Result<Vec<Setting>> {
         }
         out = next;
     }
-    let unknown = out.iter().filter_map(|s| s.settings.target.as_deref()).find(|t| DeviceProfile::named(t).is_none());
+    let unknown = out.iter().filter_map(|s| s.settings.target.as_deref()).find(|t| weft::named_profile(t).is_err());
     match unknown {
         Some(t) if !list.is_empty() => {
             let why = format!("--sweep target={t}: no such profile");

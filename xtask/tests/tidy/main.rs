@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "workbench",
         ],
     ),
+    ("page", &["tensor-ir", "compiler", "shaders-gen", "rust-source", "graphview", "benches"]),
     ("python", &["cli", "compiler", "facade", "graphview", "workbench"]),
     ("capi", &["facade", "workbench"]),
     ("fuzz", &["compiler", "shaders-gen", "workbench"]),
@@ -97,6 +98,7 @@ const MODULES: &[(&str, Rows)] = &[
         "compiler",
         &[
             (&["agreement"], ""),
+            (&["profile_file"], ""),
             (&["remark"], ""),
             (&["report"], ""),
             (
@@ -371,7 +373,7 @@ fn libraries_take_ranges_of_versions() {
 }
 
 /// Tools of this tree stay in it.
-const UNPUBLISHED: &[&str] = &["capi", "fuzz", "python", "xtask"];
+const UNPUBLISHED: &[&str] = &["capi", "fuzz", "page", "python", "xtask"];
 
 /// Everything that an application or the command needs can be published: cargo refuses packages without a description
 /// and a licence, and the others are what one finds them by.
@@ -627,6 +629,7 @@ const MEMBERS: &[&str] = &[
     "viewer",
     "benches",
     "workbench",
+    "page",
     "cli",
     "python",
     "capi",

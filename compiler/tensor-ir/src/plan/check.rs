@@ -99,8 +99,8 @@ impl Plan {
     fn check_dispatch(&self, d: &Dispatch) -> Checked {
         let kernel = self.kernels.get(d.kernel).ok_or_else(|| format!("kernel {} is not there", d.kernel))?;
         let (name, bindings) = (&kernel.name, &kernel.emitted.bindings);
-        let counts =
-            bindings.len() == d.buffers.len() && kernel.emitted.immediate_bytes as usize == 4 * d.symbols.len();
+        let symbol_bytes = kernel.emitted.immediate_bytes.saturating_add(kernel.emitted.uniform_bytes);
+        let counts = bindings.len() == d.buffers.len() && symbol_bytes as usize == 4 * d.symbols.len();
         require(counts, || format!("kernel `{name}` is dispatched with other bindings or symbols than it has"))?;
         for (Binding { access, .. }, &(b, slice)) in bindings.iter().zip(&d.buffers) {
             self.check_index(b)?;

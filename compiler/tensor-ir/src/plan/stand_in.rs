@@ -24,6 +24,7 @@ impl EmitKernel for StandInEmitter {
             open_rounds: None,
             bindings: bindings.collect(),
             immediate_bytes: 0,
+            uniform_bytes: 0,
             shared_bytes: 0,
             bounds_proved: true,
             wgsl: format!("shader of {kernel}\n// version {}\n{}", self.version, print_tensor_function(f)),

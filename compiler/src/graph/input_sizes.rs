@@ -1,10 +1,29 @@
 //! Settings for the sizes that a model leaves open.
 
-use crate::error::Error;
-use compiler::graph::{BindError, TensorType, choose_shapes, open_dims_of};
-use compiler::int::{DimRange, DimRanges};
-use compiler::name::Name;
-use compiler::tensor::Tensor;
+use super::{BindError, Module, TensorType, bind_dims, choose_shapes, open_dims, open_dims_of};
+use crate::int::{DimRange, DimRanges};
+use crate::name::Name;
+use crate::tensor::Tensor;
+
+/// Why sizes do not fit a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizesError {
+    /// Names that the model does not have, sizes that contradict each other or a fixed size.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Dimensions of inputs that nothing gives a size.
+    #[error("the model leaves {} open", .dims.iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(" and "))]
+    Open {
+        /// The dimensions.
+        dims: Vec<Name>,
+        /// The inputs that have them, with their types.
+        inputs: String,
+    },
+    /// Two inputs with different sizes for one dimension.
+    #[error("{0}")]
+    Contradiction(String),
+}
 
 /// Sizes for a model's open dimensions, and inputs with known values.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +64,16 @@ impl Decided {
     /// The shapes of inputs that are not open.
     pub fn closed(&self) -> Vec<(Name, Vec<usize>)> {
         self.types.iter().filter_map(|(n, t)| Some((*n, t.const_shape()?))).collect()
+    }
+
+    /// Gives the dimensions that a module still leaves open their sizes.
+    ///
+    /// # Errors
+    /// Sizes that its nodes do not take.
+    pub fn bind(&self, module: &mut Module) -> Result<(), BindError> {
+        let open = open_dims(module);
+        let dims: Vec<(Name, i64)> = self.dims.iter().copied().filter(|d| open.contains(&d.0)).collect();
+        if dims.is_empty() { Ok(()) } else { bind_dims(module, &dims) }
     }
 }
 
@@ -95,8 +124,8 @@ impl Sizes {
     /// Decides for inputs of these names and types.
     ///
     /// # Errors
-    /// Names that the model does not have, sizes that contradict each other or a fixed size, and [`Error::OpenSizes`].
-    pub fn decide(&self, ports: &[(Name, TensorType)]) -> Result<Decided, Error> {
+    /// Names that the model does not have, sizes that contradict each other or a fixed size, and [`SizesError::Open`].
+    pub fn decide(&self, ports: &[(Name, TensorType)]) -> Result<Decided, SizesError> {
         let ranges = self.ranges(&open_dims_of(ports.iter().map(|p| &p.1)))?;
         let keep_open = self.keep_open && self.seen.is_empty();
         let stays = |d: Name| keep_open || ranges.is_declared(d) || self.any_size.iter().any(|n| n == d.as_str());
@@ -115,11 +144,11 @@ impl Sizes {
             return Ok(Decided { types, dims, ranges });
         }
         let of = types.iter().filter(|t| t.1.const_shape().is_none()).map(|(n, t)| format!("{n} {t:?}"));
-        Err(Error::OpenSizes { dims: open, inputs: of.collect::<Vec<_>>().join(", ") })
+        Err(SizesError::Open { dims: open, inputs: of.collect::<Vec<_>>().join(", ") })
     }
 
     /// The ranges from [`Sizes::open`] for the dimensions `known`.
-    fn ranges(&self, known: &[Name]) -> Result<DimRanges, Error> {
+    fn ranges(&self, known: &[Name]) -> Result<DimRanges, SizesError> {
         let mut ranges = DimRanges::default();
         let mut named = self.open.iter().map(|r| &r.0).chain(&self.any_size).map(|n| Name::new(n));
         if let Some(name) = named.find(|n| !known.contains(n)) {
@@ -142,14 +171,14 @@ impl Sizes {
         ports: &[(Name, TensorType)],
         stays: &dyn Fn(Name) -> bool,
         dims: &mut Vec<(Name, i64)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SizesError> {
         for (name, shape) in self.seen.iter().filter(|s| !self.shapes.iter().any(|whole| whole.0 == s.0)) {
             let port = ports.iter().find(|p| p.0.as_str() == name).filter(|p| p.1.rank() == shape.len());
             let sized = port.into_iter().flat_map(|p| p.1.shape.iter().zip(shape));
             for (symbol, &size) in sized.filter_map(|(d, n)| Some((d.as_var()?, n))).filter(|s| !stays(s.0)) {
                 match dims.iter().find(|d| d.0 == symbol) {
                     Some(d) if d.1 != size as i64 => {
-                        return Err(Error::Input(format!(
+                        return Err(SizesError::Contradiction(format!(
                             "input `{name}` has {size} for `{symbol}`, which is {}",
                             d.1
                         )));

@@ -1,0 +1,168 @@
+//! A compiled network, with the files that a page takes from it.
+
+use crate::Request;
+use bytes::Bytes;
+use compiler::compile::{CompileOptions, Compiled, Progress, compile};
+use compiler::name::Name;
+use compiler::passes::Clock;
+use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
+use rust_source::{File, Group};
+use shaders_gen::Emitter;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tensor_ir::interpreter::run_tensor_function;
+use tensor_ir::plan::storage::encode_tensor;
+use tensor_ir::plan::{Content, Plan, PlanBuffer};
+use tensor_ir::tir::Encoding;
+
+/// A compiled network.
+pub struct Network {
+    name: String,
+    compiled: Compiled,
+    options: CompileOptions,
+    request_dims: BTreeMap<String, String>,
+}
+
+/// Times that a page measured, for a trace.
+#[derive(serde::Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The adapter's name.
+    pub device: String,
+    /// `gpu-timestamps` or `host-clock`.
+    pub source: String,
+    /// Microseconds of each dispatch, in the plan's order.
+    pub us: Vec<f64>,
+    /// Milliseconds of a run with inputs sent and results read back.
+    pub latency_ms: f64,
+}
+
+impl Network {
+    /// Compiles the model in `bytes`, or a network of the zoo if they are empty. `clock` times the passes.
+    ///
+    /// # Errors
+    /// A model, sizes or a profile that are wrong; operators that the compiler does not have.
+    pub fn compile(
+        request: &Request,
+        bytes: Bytes,
+        clock: Option<Arc<dyn Clock>>,
+        progress: Progress<'_>,
+    ) -> Result<Network, String> {
+        // Matrix units are in no browser: `weft export --web` leaves them out as well.
+        let profile = compiler::profile::DeviceProfile { matrix_shapes: vec![], ..request.profile()? };
+        if !profile.model().shaders {
+            return Err(format!("the profile {} is of a processor, and a page runs shaders", profile.name));
+        }
+        progress("reading the model", 0, 1);
+        let (module, dims) = request.module(bytes)?;
+        let options = CompileOptions { clock, dims, record: request.record, ..CompileOptions::default() };
+        let compiled = compile(module, &options, &profile, &Emitter, progress).map_err(|e| e.to_string())?;
+        let name = short_name(&request.model);
+        Ok(Network { name, compiled, options, request_dims: request.dims.clone() })
+    }
+
+    /// The files of `weft export --web` that are the network's own: `plan.json`, `weights.bin`, kernels.
+    ///
+    /// # Errors
+    /// Steps that a browser does not run, by name; weights that cannot be read.
+    pub fn files(&self, progress: Progress<'_>) -> Result<Vec<File>, String> {
+        let c = &self.compiled;
+        let all = c.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { .. })).count();
+        let done = std::cell::RefCell::new((0, progress));
+        let packed = |b: &PlanBuffer| {
+            let (count, progress) = &mut *done.borrow_mut();
+            *count += 1;
+            progress("packing weights", *count, all);
+            self.packed(b)
+        };
+        self.written(&c.plan, &packed)
+    }
+
+    /// The file `plan.json` for other sizes of the dimensions that stayed open: kernels and weights are the same.
+    ///
+    /// # Errors
+    /// A network without open dimensions; sizes that are missing or beyond their range.
+    pub fn plan_at(&self, sizes: &BTreeMap<String, i64>) -> Result<File, String> {
+        let open = self.compiled.open.as_ref().ok_or("no dimension of the network is open")?;
+        let sizes: Vec<(Name, i64)> = sizes.iter().map(|(name, n)| (Name::new(name), *n)).collect();
+        let (plan, _) = open.at(&sizes).map_err(|e| e.to_string())?;
+        // Places in the file of weights follow from the sizes of buffers alone.
+        let files = self.written(&plan, &|_| Ok(vec![]))?;
+        files.into_iter().find(|f| f.path == "plan.json").ok_or_else(|| "there is no plan".into())
+    }
+
+    /// The names of the dimensions that stayed open, with their ranges, as JSON.
+    pub fn open_dims(&self) -> String {
+        let open = self.compiled.open.as_ref().map_or(vec![], |o| o.dims());
+        let range = |d: &Name| self.request_dims.get(d.as_str()).cloned().unwrap_or_default();
+        let all = open.iter().map(|d| (d.to_string(), serde_json::Value::String(range(d))));
+        serde_json::Value::Object(all.collect()).to_string()
+    }
+
+    fn written(
+        &self,
+        plan: &Plan,
+        packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+    ) -> Result<Vec<File>, String> {
+        let texts = |all: &[Name]| all.iter().map(Name::to_string).collect();
+        let groups = self.compiled.groups.iter();
+        let groups: Vec<Group> = groups.map(|g| Group { label: g.label.clone(), nodes: texts(&g.origins) }).collect();
+        rust_source::network(plan, &self.compiled.profile, packed, &self.name, &groups)
+    }
+
+    /// The bytes of a constant's buffer as kernels read them; none for other buffers. Constants are laid out by the
+    /// interpreter.
+    fn packed(&self, b: &PlanBuffer) -> Result<Vec<u8>, String> {
+        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
+        let constant = self.compiled.module.constants.get(name);
+        let constant = constant.ok_or_else(|| format!("there is no constant {name}"))?;
+        let mut t = constant.load().map_err(|e| e.to_string())?;
+        if let Some(packer) = packer {
+            let results = run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?;
+            t = results.into_iter().next().ok_or_else(|| format!("the packer of {name} has no result"))?;
+        }
+        let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
+        let bytes = encode_tensor(&t, b.encoding.unwrap_or(narrow)).map_err(|e| e.to_string())?;
+        Ok(bytes.into_owned())
+    }
+
+    /// The record of the compilation, with what was measured: what `weft view` and `weft report` open.
+    ///
+    /// # Errors
+    /// Weights that cannot be read; times of another network.
+    pub fn trace(&self, measured: Option<Measured>) -> Result<CompileTrace, String> {
+        let mut trace = CompileTrace::new(&self.name, &self.compiled, &self.options, &Emitter, Contents::Full)?;
+        if let Some(m) = measured {
+            let count = trace.calls().count();
+            if m.us.len() != count {
+                return Err(format!("{} times were measured of {count} dispatches", m.us.len()));
+            }
+            let dispatches: Vec<_> = m.us.iter().map(|&us| DispatchTime { us, min_us: us, max_us: us }).collect();
+            let device_ms = m.us.iter().sum::<f64>() / 1e3;
+            let (device, source, latency_ms) = (m.device, m.source, m.latency_ms);
+            trace.times = Some(Times { device, source, dispatches, latency_ms, device_ms, ..Times::default() });
+        }
+        Ok(trace)
+    }
+
+    /// The bytes of the trace's file, and the page of `weft report` of it.
+    ///
+    /// # Errors
+    /// As [`Network::trace`].
+    pub fn report(&self, measured: Option<Measured>) -> Result<[File; 2], String> {
+        let trace = self.trace(measured)?;
+        let html = graphview::report::report(&trace).map_err(|e| e.to_string())?;
+        let bytes = trace.to_bytes().map_err(|e| e.to_string())?;
+        Ok([
+            File { path: format!("{}.trace", self.name), bytes },
+            File { path: "report.html".into(), bytes: html.into_bytes() },
+        ])
+    }
+}
+
+/// The model's name without its folders and its end, as the command has it.
+fn short_name(model: &str) -> String {
+    let file = model.rsplit(['/', '\\']).next().unwrap_or(model);
+    let stem = file.strip_suffix(".onnx").or_else(|| file.strip_suffix(".weft")).unwrap_or(file);
+    if stem.is_empty() { "model".into() } else { stem.into() }
+}

@@ -1,0 +1,104 @@
+//! The page's compiler, without a browser.
+
+use bytes::Bytes;
+use page::{Measured, Network, Request, profile_of, zoo};
+use serde_json::{Value, json};
+
+const TEXT: &str = "\
+const @w : f32[8,4] = random(1)
+
+graph @main(%x: f32[n,8]) -> (\"y\": f32[n,4]) {
+  %w = const @w
+  %0 = matmul %x, %w
+  %y = relu %0
+  return %y
+}
+";
+
+fn compiled(request: Value, text: &str) -> Result<Network, String> {
+    let request: Request = serde_json::from_value(request).map_err(|e| e.to_string())?;
+    Network::compile(&request, Bytes::copy_from_slice(text.as_bytes()), None, &mut |_, _, _| {})
+}
+
+fn refused(request: Value, text: &str) -> String {
+    compiled(request, text).err().expect("a refusal")
+}
+
+fn plan(file: &rust_source::File) -> Value {
+    serde_json::from_slice(&file.bytes).expect("plan.json is JSON")
+}
+
+#[test]
+fn one_compilation_serves_open_sizes_from_a_buffer() {
+    let request = json!({ "model": "a.weft", "profile": "baseline", "dims": { "n": "1..64" } });
+    let network = compiled(request, TEXT).expect("it compiles");
+    assert_eq!(network.open_dims(), r#"{"n":"1..64"}"#);
+    let files = network.files(&mut |_, _, _| {}).expect("files");
+    let of = |end: &str| files.iter().filter(|f| f.path.ends_with(end)).collect::<Vec<_>>();
+    let first = plan(of("plan.json")[0]);
+    let texts: Vec<_> = of(".wgsl").iter().map(|f| String::from_utf8_lossy(&f.bytes).into_owned()).collect();
+    assert!(texts.iter().any(|t| t.contains("var<uniform> symbols")), "{texts:?}");
+    assert!(texts.iter().all(|t| !t.contains("immediate")), "{texts:?}");
+    let at = |n: i64| network.plan_at(&[("n".to_string(), n)].into()).map(|f| plan(&f));
+    let (large, again) = (at(64).expect("64 rows"), at(1).expect("one row"));
+    assert_eq!(again, first);
+    assert_eq!(large["inputs"][0]["shape"], json!([64, 8]));
+    assert_eq!(large["kernels"], first["kernels"]);
+    let weights = |p: &Value| p["buffers"].as_array().map(|b| b.iter().filter(|b| !b["weights"].is_null()).count());
+    assert_eq!((weights(&large), large["weightBytes"].clone()), (weights(&first), first["weightBytes"].clone()));
+    assert!(at(65).is_err_and(|e| e.contains("65")) && network.plan_at(&[].into()).is_err());
+}
+
+#[test]
+fn the_report_has_the_times_of_the_page() {
+    let request = json!({ "model": "a.weft", "profile": "webgpu", "dims": { "n": "3" }, "record": true });
+    let network = compiled(request, TEXT).expect("it compiles");
+    let measured = |us: Vec<f64>| Measured { device: "d".into(), source: "host-clock".into(), us, latency_ms: 1.0 };
+    let count = network.trace(None).expect("a trace").calls().count();
+    let [trace, html] = network.report(Some(measured(vec![2.0; count]))).expect("a report");
+    assert_eq!((trace.path.as_str(), html.path.as_str()), ("a.trace", "report.html"));
+    let read = compiler::trace::CompileTrace::from_bytes(&trace.bytes).expect("the trace can be read");
+    assert_eq!(read.times.expect("times").dispatches.len(), count);
+    assert!(read.stages.len() > 3 && String::from_utf8_lossy(&html.bytes).contains("host-clock"));
+    assert!(network.report(Some(measured(vec![]))).is_err_and(|e| e.contains("0 times were measured")));
+}
+
+#[test]
+fn refusals_are_sentences() {
+    let baseline = |model: &str| json!({ "model": model, "profile": "baseline" });
+    assert!(refused(baseline("a.weft"), TEXT.replace("relu", "no_such_op").as_str()).starts_with("a.weft: "));
+    assert!(refused(baseline("a.onnx"), "no model").starts_with("a.onnx: "));
+    assert!(refused(baseline("nothing"), "").contains("the zoo has no model `nothing`"));
+    assert!(refused(json!({ "model": "a.weft", "profile": "none" }), TEXT).contains("no profile `none`"));
+    assert!(refused(json!({ "model": "a.weft", "profile": {} }), TEXT).contains("this is no profile"));
+    let with = |n: &str| json!({ "model": "a.weft", "profile": "baseline", "dims": { "n": n } });
+    assert!(refused(with("x"), TEXT).contains("dimension `n` needs a size"));
+    let other = json!({ "model": "a.weft", "profile": "baseline", "dims": { "m": "2" } });
+    assert!(refused(other, TEXT).contains("no dimension is called `m`"));
+}
+
+#[test]
+fn an_adapter_becomes_a_profile_that_the_command_reads() {
+    let mut limits = json!({ "maxComputeWorkgroupStorageSize": 32768, "maxStorageBuffersPerShaderStage": 10 });
+    // Limits that kernels do not meet are not read.
+    limits["maxTextureDimension1D"] = 8192.into();
+    let adapter = json!({
+        "name": "a b", "features": ["subgroups", "timestamp-query"], "subgroupMinSize": 4, "subgroupMaxSize": 8,
+        "software": false, "limits": limits,
+    });
+    let text = profile_of(&adapter.to_string()).expect("a profile");
+    let p = compiler::profile_file::parse_profile(&text).expect("it comes back");
+    assert_eq!((p.name.as_str(), p.subgroup, p.f16, p.shared_memory), ("browser: a b", (4, 8), false, 32768));
+    assert_eq!((p.max_storage_buffers, p.max_binding, p.immediates), (10, 128 << 20, 0));
+    let none = compiler::profile_file::parse_profile(&profile_of("{}").expect("nothing is said")).expect("a profile");
+    assert_eq!((none.name.as_str(), none.subgroup), ("browser", (0, 0)));
+    assert!(profile_of("7").is_err_and(|e| e.contains("the adapter's description")));
+    let absurd = json!({ "limits": { "maxComputeInvocationsPerWorkgroup": 0 } });
+    assert!(profile_of(&absurd.to_string()).is_err_and(|e| e.contains("max_invocations")));
+}
+
+#[test]
+fn the_zoo_is_listed() {
+    let list: Value = serde_json::from_str(&zoo()).expect("JSON");
+    assert!(list.as_array().is_some_and(|l| l.len() > 10 && l.iter().all(|m| m["name"].is_string())));
+}

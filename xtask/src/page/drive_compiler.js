@@ -1,0 +1,151 @@
+// Drives the compiler's page as a reader would, and tells the server what it saw.
+import { compiled } from "./compiler.js";
+import { $, drive, expect, page, put, sentence, until, values } from "./seen.js";
+import { open } from "./runner.js";
+
+const idle = () => until(() => !$("compile").disabled);
+const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
+/** Drops a file on the page, and waits until it is compiled and open, or refused. */
+async function drop(name, content) {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([content], name));
+  dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
+  await idle();
+}
+/** What is downloaded by a click, as a file's name and content. */
+async function downloaded(id) {
+  const kept = [], real = HTMLAnchorElement.prototype.click;
+  HTMLAnchorElement.prototype.click = function () { kept.push([this.download, objects.get(this.href)]); };
+  $(id).click();
+  await idle();
+  HTMLAnchorElement.prototype.click = real;
+  return kept[0];
+}
+
+/** Compiles and runs a network; puts what it was compiled to into the folder. */
+async function one(name, take) {
+  await take();
+  await page();
+  const { files, request, plan } = compiled();
+  const lines = await Promise.all(files.filter((f) => f.path !== "open.json").map(async (f) => `${f.path} ${await digest(f.bytes)}`));
+  await put(`${name}/digests`, lines.sort().join("\n"));
+  await put(`${name}/profile.json`, JSON.stringify(request.profile));
+  const of = (path) => files.find((f) => f.path === path).bytes;
+  const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
+  const { network } = await values({ plan, weights: of("weights.bin").buffer, texts }, `${name}/`);
+  network.destroy();
+}
+
+/** One compilation for two lengths: the kernels read them from a small buffer. */
+async function lengths() {
+  $("sizes").value = "n=1..64";
+  await drop("open.weft", await (await fetch("open.weft")).text());
+  await until(() => !$("compile").disabled);
+  expect("an open size is compiled", $("error").hidden && !$("resize").hidden);
+  const { files, plan } = compiled();
+  expect("kernels take sizes from a buffer", plan.kernels.some((k) => k.sizeBytes > 0));
+  const of = (path) => files.find((f) => f.path === path).bytes;
+  const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
+  for (const n of [5, 64]) {
+    $("now").value = `n=${n}`;
+    $("resize").requestSubmit();
+    await idle();
+    expect(`a run of ${n}`, $("error").hidden && compiled().plan.inputs[0].shape[0] === n);
+    await page();
+    const { network } = await values({ plan: compiled().plan, weights: of("weights.bin").buffer, texts }, `open-${n}/`);
+    network.destroy();
+  }
+  $("now").value = "n=65";
+  $("resize").requestSubmit();
+  await idle();
+  expect("a size beyond the range is a sentence", /65/.test($("error").textContent));
+  $("sizes").value = "";
+}
+
+/** The report with its times, and the trace. */
+async function report() {
+  $("report").click();
+  await idle();
+  expect("the report is made", $("error").hidden && !$("panes").hidden);
+  const inside = () => $("frame").contentDocument;
+  await until(() => inside()?.querySelector("#graph > *"));
+  expect("the report has its model and its passes", inside().getElementById("model").textContent && inside().querySelectorAll("#passes *").length > 5);
+  const [name, times] = await downloaded("times");
+  const { dispatches } = JSON.parse(await times.text());
+  expect("times are downloaded", name.endsWith(".times.json") && dispatches.length > 0 && dispatches.every((d) => d.us >= 0 && d.kernel));
+  const [traceName, trace] = await downloaded("trace");
+  expect("a trace is downloaded", traceName.endsWith(".trace"));
+  await put("network.trace", await trace.arrayBuffer());
+}
+async function failures() {
+  await drop("broken.onnx", "this is no model");
+  expect("a file that is no model is a sentence", /broken\.onnx: /.test($("error").textContent));
+  await drop("empty.weft", "graph");
+  expect("a text that is no model is a sentence", /empty\.weft: /.test($("error").textContent));
+  const nodes = Array.from({ length: 40 }, (_, i) => `  %${i + 1} = no_such_op_${i} %${i}`).join("\n");
+  await drop('<img src=x onerror="document.title=1">.weft', `graph @main(%0: f32[2]) -> ("y": f32[2]) {\n${nodes}\n  return %40\n}`);
+  expect("a hostile name is text", $("error").textContent.includes("<img") && !document.querySelector("#error img") && document.title !== "1");
+  $("sizes").value = "nothing";
+  $("ask").requestSubmit();
+  await idle();
+  expect("a wrong size is a sentence", /NAME=SIZE/.test($("error").textContent));
+  $("sizes").value = "";
+  $("zoo").value = "resnet50";
+  $("zoo").onchange();
+  $("ask").requestSubmit();
+  await until(() => !$("cancel").hidden);
+  $("cancel").click();
+  await idle();
+  expect("a compilation is cancelled", $("error").textContent === "cancelled");
+}
+
+async function lost() {
+  const { files, plan } = compiled();
+  const of = (path) => files.find((f) => f.path === path).bytes;
+  const network = await open({ plan, weights: of("weights.bin").buffer, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
+  network.device.destroy();
+  await network.device.lost;
+  expect("a lost device is a sentence", /the device was lost/.test(await sentence(() => network.run({}))));
+}
+
+/** The page in a frame of a phone's width, in a browser without WebGPU. */
+async function phone() {
+  const frame = Object.assign(document.createElement("iframe"), { src: "without.html?model=squeezenet1_1:smallest" });
+  frame.style.width = "360px";
+  document.body.append(frame);
+  const inside = (id) => frame.contentDocument.getElementById(id);
+  await until(() => frame.contentDocument?.getElementById("made")?.hidden === false && !inside("compile").disabled);
+  expect("without WebGPU that is said", /offers no WebGPU/.test(inside("error").textContent));
+  expect("and it is compiled", /kernels for the profile/.test(inside("about").textContent));
+  expect("a phone's width is enough", frame.contentDocument.documentElement.scrollWidth <= 360);
+  frame.remove();
+}
+
+const violated = [];
+addEventListener("securitypolicyviolation", (e) => violated.push(`${e.violatedDirective} ${e.blockedURI}`));
+// Addresses of objects are known by what they are made of.
+const objects = new Map(), make = URL.createObjectURL;
+URL.createObjectURL = (o) => { const url = make.call(URL, o); objects.set(url, o); return url; };
+
+drive(async () => {
+  await until(() => $("state").textContent === "ready for a model" || !$("error").hidden);
+  expect("the page starts", $("error").hidden && $("zoo").options.length > 5);
+  expect("there is a profile of this adapter", $("profile").value === "this adapter");
+  for (const name of ["convolutions", "branch"]) {
+    const text = await (await fetch(`${name}.weft`)).text();
+    await one(name, () => drop(`${name}.weft`, text));
+  }
+  await one("squeezenet1_1:smallest", async () => {
+    $("zoo").append(new Option("small", "squeezenet1_1:smallest"));
+    $("zoo").value = "squeezenet1_1:smallest";
+    $("zoo").onchange();
+    $("ask").requestSubmit();
+    await idle();
+  });
+  await report();
+  await lengths();
+  await lost();
+  await failures();
+  await phone();
+  expect(`the policy holds (${violated})`, violated.length === 0);
+});

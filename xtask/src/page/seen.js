@@ -1,0 +1,66 @@
+// What scripts that drive pages share: what they saw, what a page of a network does, what a network computes.
+import { writeNpz } from "./arrays.js";
+import { open } from "./runner.js";
+
+export const $ = (id) => document.getElementById(id);
+export const seen = [];
+export const expect = (what, holds) => { if (!holds) throw Error(`${what} does not hold: ${$("state").textContent} ${$("error").textContent}`); seen.push(what); };
+export const until = async (holds) => { while (!holds()) await new Promise((done) => setTimeout(done, 20)); };
+export const put = (path, body) => fetch(path, { method: "POST", body });
+/** The sentence of what fails. */
+export const sentence = async (f) => { try { await f(); } catch (e) { return e.message; } throw Error("nothing failed"); };
+/** Runs and times a network as a reader would. */
+export async function page() {
+  await until(() => /ready$/.test($("state").textContent) || !$("error").hidden);
+  expect("the network opens", $("error").hidden && !$("inputs").hidden);
+  const head = () => [...document.querySelectorAll("th")];
+  const rows = () => [...document.querySelectorAll("tbody tr")].map((r) => [...r.cells].map((c) => c.textContent));
+  const count = rows().length;
+  expect("each dispatch has a row", count > 0 && rows().every((r) => r[3]));
+  $("run").click();
+  await until(() => !$("run").disabled);
+  expect("results are shown", !$("results").hidden && $("outputs").children.length > 0 && $("error").hidden);
+  $("time").click();
+  await until(() => !$("run").disabled);
+  const us = rows().map((r) => Number(r[1]));
+  expect("each dispatch has a time", us.length === count && us.every((x) => x >= 0) && us.some((x) => x > 0));
+  expect("the longest is first", us.every((x, i) => i === 0 || x <= us[i - 1]));
+  expect("the method is said", /timestamps/.test($("method").textContent));
+  head()[0].click();
+  expect("a click sorts", rows().every((r, i) => Number(r[0]) === i + 1));
+  document.querySelector("tbody tr").click();
+  expect("a kernel is shown", /@compute/.test($("wgsl").textContent));
+  expect("the page fits", document.documentElement.scrollWidth <= innerWidth);
+}
+
+/** Runs a network twice, and puts what went in and came out into the folder. */
+export async function values(files, folder = "") {
+  const network = await open(files);
+  const drawn = (t) => {
+    const bytes = new Uint8Array(t.shape.reduce((a, b) => a * b, t.size));
+    const out = new DataView(bytes.buffer);
+    for (let i = 0; i < bytes.length / t.size; i++) {
+      const x = Math.sin(i + 1) * 43758.5453 % 1;
+      if (t.dtype === "f32") out.setFloat32(4 * i, x, true); else bytes[i * t.size] = Math.abs(x) * 3;
+    }
+    const Type = { f32: Float32Array, i64: BigInt64Array, i32: Int32Array, bool: Uint8Array }[t.dtype];
+    return new Type(bytes.buffer);
+  };
+  const inputs = Object.fromEntries(network.inputs.map((t) => [t.name, drawn(t)]));
+  const [first, second] = await Promise.all([network.run(inputs), network.run(inputs)]);
+  const bits = (r) => network.outputs.map((t) => [...new Uint8Array(r.outputs[t.name].buffer)].join()).join();
+  expect("two runs are equal", bits(first) === bits(second));
+  await put(`${folder}inputs.npz`, writeNpz(network.inputs, inputs));
+  await put(`${folder}outputs.npz`, writeNpz(network.outputs, first.outputs));
+  return { network, inputs, first, bits };
+}
+
+/** Does it, and tells the server what was seen. */
+export async function drive(f) {
+  try {
+    await f();
+    await put("said", `ok ${seen.join(", ")}`);
+  } catch (e) {
+    await put("said", `failed: ${e.stack ?? e}; before it: ${seen.join(", ")}`);
+  }
+}
