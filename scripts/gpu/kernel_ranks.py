@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kernel_ranks.py --weft BIN [--device navi31,bmg,ada] [--model resnet50,...] [--amp off,fp16] [--batch 1] [--kinds] [--kernels N] [--keep DIR]
 How Weft's estimate ranks the kernels of a network, beside what the GPU's own compiler makes of them (with-gpu.sh: no GPU is needed). A markdown row for each network, device and precision, then the means.
-  kernels   kernels of the network whose name is unique
+  kernels   kernels of the network whose name is unique, without gathers, whose table counts whole in the bytes of a dispatch
   model     a kernel's time by the compiled code: the larger of its bytes over the device's published bandwidth, and the slots of its longest scheduler over the clock: instructions outside the hot loop
             once, those of the hot loop as often as the multiply-adds need, twice in subgroups of 64 on AMD
   slots     Spearman's rank correlation of the estimate without launches with the slots of all subgroups
@@ -37,7 +37,9 @@ def kernels(weft, model, device, amp, batch, out):
     for k in j['kernels']:
         e = found.get(k['name'], {}).get('estimate'); file = out/f"{k['file']}.isa"
         if names[k['name']] > 1 or not e or not file.exists(): continue
-        call = calls[k['id']][0]; own = stats[k['file']]['executables'][-1]['subgroup_size'] or lanes; outside, loop, adds = slots.count(vendor, file.read_text(), own)
+        call = calls[k['id']][0]
+        if 'gather' in groups[call['group']].get('ops', []): continue
+        own = stats[k['file']]['executables'][-1]['subgroup_size'] or lanes; outside, loop, adds = slots.count(vendor, file.read_text(), own)
         g, w = call['grid'], k['workgroup']; subgroups = g[0]*g[1]*g[2]*-(-w[0]*w[1]*w[2]//own)
         each = outside + max(1, call.get('flops', 0)/2/(adds*subgroups) if adds else 1)*loop; times = 2 if vendor == 'amd' and own == 64 else 1
         issue = math.ceil(subgroups/schedulers)*each*times/ghz/1e3; memory = call.get('bytes', 0)/bandwidth/1e3
