@@ -172,6 +172,7 @@ fn check_one(weft: &Path, form: &Form, model: &str, folder: &Path, readers: &Rea
     if folder.exists() {
         std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut compile = Command::new(weft);
     let Form { profile, amp, .. } = form;
     compile.args(["compile", model, "--target", profile, "--amp", amp, "-q", "--verify", "--emit-dir"]).arg(folder);

@@ -8,7 +8,7 @@ use crate::int::IntNode;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
-use crate::traffic::{SECTOR_BYTES, traffic};
+use crate::traffic::traffic;
 use rustc_hash::FxHashMap;
 
 /// Each kernel of a scheduled function.
@@ -59,10 +59,11 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             let (threads, workgroups) = (tally.threads, runs / tally.threads);
             Combination::Subgroups.count(&mut tally, profile, rates, threads as i64, workgroups);
         }
-        let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { rates.matrices } else { 1.0 };
+        let on_matrices = around.iter().any(|l| l.1 == LoopKind::Tensor);
         let unrolled: Vec<(Name, i64)> =
             around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
-        tally.operations += operations_of(block, &unrolled) * runs / matrices;
+        let operations = operations_of(block, &unrolled) * runs;
+        *if on_matrices { &mut tally.matrices } else { &mut tally.operations } += operations;
         if fragment(block.buffer) && block.reduce.is_none() && !block.value.loads().is_empty() {
             tally.operations += FRAGMENT * runs;
         }
@@ -77,6 +78,8 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         tally.operations += all * steps.values().sum::<f64>() * STEP;
         tally.operations += all * places_in_windows(f, &blocks, &steps);
     }
+    let own = |b: &Block| matches!(f.buffers[b.buffer].scope, Scope::Global | Scope::Register);
+    let waits = blocks.iter().all(|b| own(b.1));
     for a in traffic(f, body, profile) {
         let times = a.times.max(1) as f64 * subgroups * a.share;
         // A gather: each lane for itself.
@@ -85,8 +88,11 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             tally.passes += times * a.passes.max(apart);
             continue;
         }
+        if waits && !a.store {
+            tally.rounds = tally.rounds.max(a.times as f64);
+        }
         tally.accesses += times * f64::from(a.accesses.max(1));
-        tally.sector_bytes += times * a.sectors.max(apart) * SECTOR_BYTES as f64;
+        tally.fetch(a.buffer, times * a.sectors.max(apart));
     }
     tally
 }
