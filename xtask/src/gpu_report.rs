@@ -43,7 +43,7 @@ shows Weft's own count of bank passes and sectors for every kernel (`compiler::t
 
 ";
 
-/// What stands above the second table.
+/// The text above the second table.
 const ROBUST_HEAD: &str = "
 ## As wgpu opens devices
 
@@ -52,7 +52,7 @@ ANV's code is the same.
 
 ";
 
-/// What stands above the third table.
+/// The text above the third table.
 const RANKS_HEAD: &str = "
 ## How the estimate ranks the kernels of a network
 
@@ -114,7 +114,7 @@ fn output(c: &mut Command) -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|e| format!("{}: {e}", show(c)))
 }
 
-/// What git says of the checkout, in one word.
+/// The answer of git about the checkout.
 fn git(args: &[&str]) -> Result<String, String> {
     Ok(output(Command::new("git").arg("-C").arg(root()).args(args))?.trim().to_string())
 }

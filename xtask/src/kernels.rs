@@ -66,7 +66,7 @@ impl Form {
 
 /// The folder of the kernels in standard WGSL, beside the others.
 const STANDARD: &str = "standard";
-/// What `weft compile` says of the kernels, beside them.
+/// The record of `weft compile` about the kernels, beside them.
 const RECORD: &str = "compile.json";
 
 /// Runs the command.

@@ -78,8 +78,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         tally.operations += all * steps.values().sum::<f64>() * STEP;
         tally.operations += all * places_in_windows(f, &blocks, &steps);
     }
-    let own = |b: &Block| matches!(f.buffers[b.buffer].scope, Scope::Global | Scope::Register);
-    let waits = blocks.iter().all(|b| own(b.1));
+    let waits = blocks.iter().all(|b| matches!(f.buffers[b.1.buffer].scope, Scope::Global | Scope::Register));
     for a in traffic(f, body, profile) {
         let times = a.times.max(1) as f64 * subgroups * a.share;
         // A gather: each lane for itself.

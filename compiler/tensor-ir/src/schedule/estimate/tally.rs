@@ -53,7 +53,7 @@ const HIDDEN: f64 = 0.99;
 /// The time of a byte in the last-level cache, as a part of that in device memory: makers say a half to a fifth.
 const FROM_CACHE: f64 = 0.5;
 
-/// What a kernel touches of a buffer, repeats included.
+/// Accesses of a kernel to a buffer, repeats included.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Touched {
     pub elements: f64,
@@ -72,9 +72,9 @@ pub(super) struct Tally {
     pub accesses: f64,
     /// Passes over workgroup memory of all subgroups.
     pub passes: f64,
-    /// Bytes of sectors that subgroups touch, beside those of `touched`.
+    /// Bytes of sectors that subgroups touch, without the accesses in `touched`.
     pub sector_bytes: f64,
-    /// What is touched of each buffer.
+    /// The accesses to each buffer.
     pub touched: FxHashMap<BufferId, Touched>,
     /// A buffer that exists once for each slice of a product, and the slices.
     pub sliced: Option<(BufferId, i64)>,
@@ -127,7 +127,7 @@ impl Tally {
                 Scope::Global => {
                     let size = buffer.encoding.storage_bytes(buffer.dtype, count);
                     bindings += profile.bindings_for(size);
-                    // What fits a core's own cache comes there once.
+                    // A small buffer comes into each core's own cache once.
                     let stays = size <= rates.model.core_cache_bytes;
                     let most = if stays { size as f64 * self.workgroups.min(rates.cores) } else { f64::INFINITY };
                     sector_bytes += touched.sector_bytes.min(most);
