@@ -86,7 +86,7 @@ impl DeviceFigures {
             gb_s: published(|k| k.gb_s),
             cache_gb_s: None,
             workgroup_gb_s: None,
-            matrix_gflops: published(|k| k.matrix_gflops),
+            matrix_gflops: None,
             subgroup_gops: None,
             launch_us: None,
             registers: known.map(|k| k.registers).filter(|&r| r > 0),
@@ -105,7 +105,7 @@ impl DeviceFigures {
         let from = Source::Measured;
         self.cache_gb_s = c.cache_gb_s.map(|value| Figure { value, from });
         self.workgroup_gb_s = c.workgroup_gb_s.map(|value| Figure { value, from });
-        self.matrix_gflops = c.matrix_gflops.map(|value| Figure { value, from }).or(self.matrix_gflops);
+        self.matrix_gflops = c.matrix_gflops.map(|value| Figure { value, from });
         self.subgroup_gops = c.subgroup_gops.map(|value| Figure { value, from });
         self.launch_us = c.launch_us.map(|value| Figure { value, from });
         if !self.lacking() {

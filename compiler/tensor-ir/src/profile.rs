@@ -257,9 +257,7 @@ impl DeviceProfile {
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
         let Some(k) = known else { return self };
         let registers = if k.registers > 0 { k.registers } else { self.registers };
-        let matrix_gflops = if self.matrix_shapes.is_empty() { 0.0 } else { k.matrix_gflops };
-        let KnownDevice { cores, gflops, gb_s, cache_bytes, .. } = k;
-        DeviceProfile { cores, gflops, gb_s, matrix_gflops, cache_bytes, registers, ..self }
+        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, cache_bytes: k.cache_bytes, registers, ..self }
     }
     /// This profile, limited so that `device` can run the kernels. Values that steer choices are this profile's (cores,
     /// layouts, driver family, the kind of machine); limits are the smaller ones; features are those that

@@ -78,11 +78,6 @@ pub struct MachineModel {
     pub memory_bytes: f64,
     /// Bytes of the last-level cache that results pass through from kernel to kernel, at least.
     pub cache_bytes: u64,
-    /// Bytes of a core's own cache in which a small buffer stays that all workgroups read; 0 where the estimate does
-    /// not know of one.
-    pub core_cache_bytes: u64,
-    /// The part of all cores, with a thread for each lane, that draws the whole rate of memory.
-    pub drawing: f64,
     /// Nanoseconds of a dispatch that depends on the one before.
     pub launch_ns: f64,
     /// Nanoseconds of a workgroup on its core.
@@ -111,8 +106,6 @@ const GPU: MachineModel = MachineModel {
     operations: OPERATIONS_A_CORE,
     memory_bytes: 6.0,
     cache_bytes: 2 << 20,
-    core_cache_bytes: 16 << 10,
-    drawing: 0.5,
     launch_ns: 3_000.0,
     workgroup_ns: 10.0,
 };
@@ -140,8 +133,6 @@ const SOFTWARE_DRIVER: MachineModel = MachineModel {
     operations: 32.0,
     memory_bytes: 12.0,
     cache_bytes: 0,
-    core_cache_bytes: 0,
-    drawing: 1.0,
     launch_ns: 20_000.0,
     workgroup_ns: 90.0,
 };

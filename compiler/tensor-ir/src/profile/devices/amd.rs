@@ -4,16 +4,8 @@
 use super::family::{Family, device};
 
 /// The ISA guides of all these: a thread has up to 256 vector registers.
-const RDNA_2: Family = Family {
-    architecture: "RDNA 2",
-    cache: 128,
-    vendor: 0x1002,
-    flops: 128,
-    f16: 2.0,
-    matrix: 0.0,
-    registers: 256,
-    devices: &[],
-};
+const RDNA_2: Family =
+    Family { architecture: "RDNA 2", cache: 128, vendor: 0x1002, flops: 128, f16: 2.0, registers: 256, devices: &[] };
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -100,7 +92,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "RDNA 3",
         cache: 170,
         flops: 256,
-        matrix: 2.0,
         devices: &[
             device("Radeon RX 7900 XTX", &[0x744c], 96, 2500, 960.0),
             device("Radeon RX 7900 XT", &[0x744c], 84, 2400, 800.0),
@@ -123,7 +114,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "RDNA 3.5",
         cache: 128,
         flops: 256,
-        matrix: 2.0,
         devices: &[
             // With LPDDR5X-7500, as the page of the Ryzen AI 9 HX 370 first had it.
             device("Radeon 890M", &[0x150e], 16, 2900, 120.0),
@@ -139,7 +129,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "RDNA 4",
         cache: 1024,
         flops: 256,
-        matrix: 4.0,
         devices: &[
             device("Radeon RX 9070 XT", &[0x7550], 64, 2970, 640.0),
             device("Radeon RX 9070", &[0x7550], 56, 2520, 640.0),

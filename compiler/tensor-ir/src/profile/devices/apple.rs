@@ -10,7 +10,6 @@ pub(super) const FAMILIES: &[Family] = &[Family {
     vendor: 0x106b,
     flops: 256,
     f16: 1.0,
-    matrix: 0.0,
     // 128 registers: not published by Apple, but found by reverse engineering (<https://github.com/dougallj/applegpu>).
     registers: 128,
     devices: &[

@@ -10,9 +10,6 @@ pub(super) struct Family {
     pub flops: u32,
     /// f16 operations in the time of an f32 one, outside of matrix units.
     pub f16: f64,
-    /// f16 operations of matrix units with sums in f32 in the time of an f32 operation outside of them, without
-    /// sparsity, the least of the products; 0 where there are none or where that is not public.
-    pub matrix: f64,
     /// 32-bit registers that a thread may have at the subgroup size that compilers prefer; 0 where that is not public.
     pub registers: u32,
     /// KiB of the last-level cache for each core, the least of the products; 0 where that is not public.

@@ -4,23 +4,14 @@
 use super::family::{Family, device};
 
 /// 128 registers, of 16 lanes each since Xe2 and of 8 before.
-const XE_HPG: Family = Family {
-    architecture: "Xe-HPG",
-    cache: 512,
-    vendor: 0x8086,
-    flops: 256,
-    f16: 2.0,
-    matrix: 8.0,
-    registers: 128,
-    devices: &[],
-};
+const XE_HPG: Family =
+    Family { architecture: "Xe-HPG", cache: 512, vendor: 0x8086, flops: 256, f16: 2.0, registers: 128, devices: &[] };
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Gen9",
         cache: 170,
         flops: 128,
-        matrix: 0.0,
         devices: &[
             device("HD Graphics 530", &[0x1912, 0x191b], 3, 1150, 34.1),
             device("HD Graphics 520", &[0x1916], 3, 1050, 34.1),
@@ -37,7 +28,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "Gen11",
         cache: 384,
         flops: 128,
-        matrix: 0.0,
         devices: &[
             device("Iris Plus Graphics G7", &[0x8a51, 0x8a52, 0x8a53], 8, 1100, 59.7),
             device("Iris Plus Graphics G4", &[0x8a5a, 0x8a5c], 6, 1050, 59.7),
@@ -47,7 +37,6 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Xe-LP",
         cache: 256,
-        matrix: 0.0,
         devices: &[
             device("Iris Xe Graphics", &[0x9a49], 6, 1400, 68.3),
             device("Iris Xe Graphics", &[0x9a40], 6, 1100, 68.3),
@@ -79,7 +68,6 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Xe-LPG",
         cache: 512,
-        matrix: 0.0,
         devices: &[
             // Core Ultra of the H series, then of the U series.
             device("Meteor Lake, 8 Xe cores", &[0x7d55], 8, 2350, 119.5),

@@ -36,8 +36,6 @@ pub struct KnownDevice {
     pub gflops: f64,
     /// The same in f16.
     pub f16_gflops: f64,
-    /// The same by matrix units, f16 with sums in f32; 0 where there are none or where it is not public.
-    pub matrix_gflops: f64,
     /// Peak rate of device memory in 10^9 bytes a second.
     pub gb_s: f64,
     /// 32-bit registers of a thread (`DeviceProfile::registers`); 0 where that is not public.
@@ -58,7 +56,6 @@ impl KnownDevice {
             cores,
             gflops,
             f16_gflops: gflops * family.f16,
-            matrix_gflops: gflops * family.matrix,
             gb_s: device.gb_s,
             registers: family.registers,
             cache_bytes: (u64::from(cores) * u64::from(family.cache)) << 10,
@@ -196,22 +193,5 @@ mod tests {
         }
         let half = |name: &str| KnownDevice::named(name).map(|k| k.f16_gflops / k.gflops);
         assert_eq!((half("GeForce GTX 1080"), half("A100-SXM4-40GB")), (Some(1.0 / 64.0), Some(4.0)));
-        for (name, tflops) in [
-            ("GeForce GTX 1080", 0.0),
-            ("Tesla V100 SXM2 16GB", 125.0),
-            ("A100-SXM4-40GB", 312.0),
-            ("GeForce RTX 3090", 71.2),
-            ("H100 SXM5", 989.4),
-            ("GeForce RTX 4090", 165.2),
-            ("Radeon RX 6800", 0.0),
-            ("Radeon RX 7900 XTX", 122.8),
-            ("Radeon RX 9070 XT", 195.0),
-            ("Arc A770", 137.6),
-            ("Arc 140V", 33.5),
-        ] {
-            let k = KnownDevice::named(name).unwrap_or_else(|| panic!("{name}"));
-            let found = k.matrix_gflops / 1e3;
-            assert!((found - tflops).abs() <= 0.01 * tflops, "{name}: {found} TFLOP/s of matrix units");
-        }
     }
 }

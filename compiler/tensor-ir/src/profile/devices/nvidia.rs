@@ -12,7 +12,6 @@ const TURING: Family = Family {
     vendor: NVIDIA,
     flops: 128,
     f16: 2.0,
-    matrix: 4.0,
     registers: REGISTERS,
     devices: &[],
 };
@@ -22,7 +21,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "Pascal GP100",
         cache: 73,
         f16: 2.0,
-        matrix: 0.0,
         devices: &[
             device("Tesla P100 PCIe 12GB", &[0x15f7], 56, 1303, 549.0),
             device("Tesla P100 PCIe 16GB", &[0x15f8], 56, 1303, 732.0),
@@ -35,7 +33,6 @@ pub(super) const FAMILIES: &[Family] = &[
         cache: 96,
         flops: 256,
         f16: 1.0 / 64.0,
-        matrix: 0.0,
         devices: &[
             device("NVIDIA TITAN X", &[0x1b00], 28, 1531, 480.0),
             device("NVIDIA TITAN Xp", &[0x1b02], 30, 1582, 547.7),
@@ -66,7 +63,6 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Volta",
         cache: 76,
-        matrix: 8.0,
         devices: &[
             device("TITAN V", &[0x1d81], 80, 1455, 652.8),
             device("Tesla V100 SXM2 16GB", &[0x1db1], 80, 1530, 900.0),
@@ -116,7 +112,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "Ampere GA100",
         cache: 370,
         f16: 4.0,
-        matrix: 16.0,
         devices: &[
             device("A100-SXM4-40GB", &[0x20b0], 108, 1410, 1555.0),
             device("A100-PCIE-40GB", &[0x20b1, 0x20f1], 108, 1410, 1555.0),
@@ -131,7 +126,6 @@ pub(super) const FAMILIES: &[Family] = &[
         cache: 72,
         flops: 256,
         f16: 1.0,
-        matrix: 2.0,
         devices: &[
             device("GeForce RTX 3090 Ti", &[0x2203], 84, 1860, 1008.0),
             device("GeForce RTX 3090", &[0x2204], 82, 1695, 936.0),
@@ -170,7 +164,6 @@ pub(super) const FAMILIES: &[Family] = &[
         cache: 512,
         flops: 256,
         f16: 1.0,
-        matrix: 2.0,
         devices: &[
             device("GeForce RTX 4090", &[0x2684], 128, 2520, 1008.0),
             device("GeForce RTX 4090 D", &[0x2685], 114, 2520, 1008.0),
@@ -202,7 +195,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "Hopper",
         cache: 378,
         flops: 256,
-        matrix: 14.8,
         devices: &[
             device("H100 NVL", &[0x2321], 132, 1785, 3938.0),
             device("H100 SXM5", &[0x2330], 132, 1980, 3350.0),
@@ -218,7 +210,6 @@ pub(super) const FAMILIES: &[Family] = &[
         cache: 512,
         flops: 256,
         f16: 1.0,
-        matrix: 2.0,
         devices: &[
             device("GeForce RTX 5090", &[0x2b85], 170, 2407, 1792.0),
             device("GeForce RTX 5090 D", &[0x2b87], 170, 2407, 1792.0),

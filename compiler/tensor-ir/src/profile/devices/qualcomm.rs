@@ -8,7 +8,6 @@ pub(super) const FAMILIES: &[Family] = &[Family {
     vendor: 0x5143,
     flops: 512,
     f16: 2.0,
-    matrix: 0.0,
     registers: 0,
     devices: &[device("Adreno X1-85", &[], 6, 1250, 135.0)],
 }];

@@ -173,7 +173,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         let size = |b: BufferId| f.buffers[b].numel().eval(&|_| Some(16)).unwrap_or(1).max(1) as f64;
         let touched = self.tally.touched.iter().filter(|t| own(*t.0));
         let bytes: f64 =
-            touched.map(|(b, n)| n.elements.min(size(*b)) * element_bytes(&f.buffers[*b], self.stages.profile)).sum();
+            touched.map(|(b, n)| n.min(size(*b)) * element_bytes(&f.buffers[*b], self.stages.profile)).sum();
         self.add(Count::Byte, bytes);
         self.add(Count::FarByte, if bytes > SECOND_CACHE { bytes } else { 0.0 });
         named(self.stages, out, &self.tally)

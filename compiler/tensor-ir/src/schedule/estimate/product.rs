@@ -217,8 +217,7 @@ impl<'f> Product<'f> {
         let threads = t.threads as f64;
         let mut tally = Tally { workgroups: tiles * t.slices as f64, threads, ..Tally::default() };
         tally.results = (t.thread_rows * t.thread_columns) as f64;
-        tally.matrices = 2.0 * left * t.columns as f64;
-        tally.operations = tiles * threads * steps * STEP;
+        tally.operations = 2.0 * left * t.columns as f64 / stages.rates.matrices + tiles * threads * steps * STEP;
         for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
             let demand = &operand.demand;
             tally.operations += demand.operations * elements;

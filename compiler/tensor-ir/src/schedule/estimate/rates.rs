@@ -17,12 +17,10 @@ pub(super) struct Rates {
     pub sector_bytes: f64,
     /// Bytes of device memory that a kernel touches at least once.
     pub memory_bytes: f64,
-    /// Operations of matrix units.
+    /// Operations of matrix units for one scalar operation.
     pub matrices: f64,
     /// Operations of a thread per halving step of a subgroup that combines its threads' values.
     pub halving: f64,
-    /// A round of a loop that waits for its loads.
-    pub latency: f64,
     /// Threads of a subgroup.
     pub lanes: i64,
     /// Subgroups that a core issues side by side.
@@ -67,11 +65,9 @@ pub(super) const WALKED_LANE: f64 = 2.0;
 pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
 /// The same if a step of the product is a row of windows. The position is then the same in every row: 20 instructions.
 pub(super) const PLACE_IN_ROW: f64 = 40.0;
-/// Multiply-adds of matrix units for one of the vector units, f16 into f32, for a device without a published figure.
+/// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16
+/// (data-centre GPUs); others reach about half of that.
 const MATRICES: f64 = 4.0;
-/// Nanoseconds of a round of a loop that waits for its loads. A load from the caches takes 150 to 300; drivers unroll
-/// some of the rounds.
-const LATENCY: f64 = 100.0;
 /// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The
 /// loops of Mesa's compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of
 /// 32 (bmg, ada) and 64 (navi31).
@@ -105,18 +101,16 @@ impl Rates {
         let lanes = p.subgroup.1.clamp(model.lanes, 64);
         // A multiplication and an addition of each lane count two operations.
         let instructions = operations / (2.0 * f64::from(lanes));
-        // A core serves one pass while it issues four instructions of 32 lanes, or of fewer where subgroups are smaller.
-        let passes = operations / (2.0 * f64::from(lanes).min(BANKS as f64)) / 4.0;
         let halvings = f64::from(lanes.ilog2());
         Rates {
             operations,
             accesses: instructions / ADDRESS,
-            passes: known(p.workgroup_gb_s / (BANKS * BANK_BYTES) as f64, passes),
+            // A core serves one pass while it issues four instructions.
+            passes: known(p.workgroup_gb_s / (BANKS * BANK_BYTES) as f64, instructions / 4.0),
             sector_bytes: known(p.cache_gb_s, 4.0 * memory),
             memory_bytes: memory,
-            matrices: known(p.matrix_gflops, MATRICES * operations),
+            matrices: known(p.matrix_gflops / operations, MATRICES),
             halving: operations / (halvings * known(p.subgroup_gops, operations / (halvings * HALVING))),
-            latency: LATENCY,
             lanes: i64::from(lanes),
             schedulers: f64::from(model.lanes_a_core) / f64::from(lanes),
             model,
@@ -132,16 +126,14 @@ impl Rates {
     /// much as a word).
     fn in_turn(p: &DeviceProfile) -> Rates {
         let (model, cores, lanes) = (p.model(), f64::from(p.cores.max(1)), p.lanes());
-        let operations = known(p.gflops, model.operations * cores);
         Rates {
-            operations,
+            operations: known(p.gflops, model.operations * cores),
             accesses: cores / f64::from(lanes),
             passes: cores / f64::from(lanes),
             sector_bytes: 32.0 * cores,
             memory_bytes: known(p.gb_s, model.memory_bytes * cores),
-            matrices: MATRICES * operations,
+            matrices: MATRICES,
             halving: HALVING,
-            latency: 0.0,
             lanes: i64::from(lanes),
             schedulers: 1.0,
             model,
@@ -164,15 +156,6 @@ impl Rates {
         let results = (results / INDEPENDENT).clamp(1.0, MOST_RESULTS / INDEPENDENT);
         let hidden = (each.max(1.0) / SUBGROUPS).sqrt() * results.powf(0.25);
         (each.min(1.0) * hidden.min(1.0)).max(1e-3)
-    }
-    /// The fraction of the rate of memory that so many workgroups draw: a core's path to the caches is several times as
-    /// wide as its part of that rate.
-    pub fn drawn_part(&self, workgroups: f64, threads: f64) -> f64 {
-        if self.model.lanes_a_core == 0 {
-            return self.busy_part(workgroups, threads, 0.0);
-        }
-        let each = workgroups * threads / (f64::from(self.model.lanes_a_core) * self.cores);
-        (each / self.model.drawing).clamp(1e-3, 1.0)
     }
     /// By how much longer the busiest scheduler of the busiest core computes than all would if they shared alike.
     pub fn rounds(&self, workgroups: f64, threads: f64) -> f64 {

@@ -116,7 +116,6 @@ impl<'a, 'f> Rows<'a, 'f> {
         stages.count(&mut tally, &d, &lanes, times);
         stages.count_read(&mut tally, &Stages::store(stages.list[self.output].block), &lanes, times);
         if !shared {
-            tally.rounds = length;
             // A subgroup of few threads issues as much as a whole one.
             let lanes = stages.rates.lanes as f64;
             tally.accesses *= (threads / lanes).ceil() * lanes / threads;

@@ -8,7 +8,7 @@ use crate::int::IntNode;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
-use crate::traffic::traffic;
+use crate::traffic::{SECTOR_BYTES, traffic};
 use rustc_hash::FxHashMap;
 
 /// Each kernel of a scheduled function.
@@ -59,11 +59,10 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             let (threads, workgroups) = (tally.threads, runs / tally.threads);
             Combination::Subgroups.count(&mut tally, profile, rates, threads as i64, workgroups);
         }
-        let on_matrices = around.iter().any(|l| l.1 == LoopKind::Tensor);
+        let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { rates.matrices } else { 1.0 };
         let unrolled: Vec<(Name, i64)> =
             around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
-        let operations = operations_of(block, &unrolled) * runs;
-        *if on_matrices { &mut tally.matrices } else { &mut tally.operations } += operations;
+        tally.operations += operations_of(block, &unrolled) * runs / matrices;
         if fragment(block.buffer) && block.reduce.is_none() && !block.value.loads().is_empty() {
             tally.operations += FRAGMENT * runs;
         }
@@ -78,7 +77,6 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         tally.operations += all * steps.values().sum::<f64>() * STEP;
         tally.operations += all * places_in_windows(f, &blocks, &steps);
     }
-    let waits = blocks.iter().all(|b| matches!(f.buffers[b.1.buffer].scope, Scope::Global | Scope::Register));
     for a in traffic(f, body, profile) {
         let times = a.times.max(1) as f64 * subgroups * a.share;
         // A gather: each lane for itself.
@@ -87,11 +85,8 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             tally.passes += times * a.passes.max(apart);
             continue;
         }
-        if waits && !a.store {
-            tally.rounds = tally.rounds.max(a.times as f64);
-        }
         tally.accesses += times * f64::from(a.accesses.max(1));
-        tally.fetch(a.buffer, times * a.sectors.max(apart));
+        tally.sector_bytes += times * a.sectors.max(apart) * SECTOR_BYTES as f64;
     }
     tally
 }

@@ -11,7 +11,7 @@ use crate::profile::DeviceProfile;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::tiles::dimension_to_pack;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
-use crate::traffic::{element_bytes, touched_sectors, unrolled_accesses};
+use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -215,7 +215,7 @@ impl<'f> Stages<'f> {
     pub(super) fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
         if matches!(self.f.buffers[b].scope, Scope::Global) {
             tally.accesses += t.accesses * subgroups;
-            tally.fetch(b, t.sectors * subgroups);
+            tally.sector_bytes += t.sectors * SECTOR_BYTES as f64 * subgroups;
         }
         tally.touch(b, elements);
     }

@@ -7,7 +7,7 @@ use crate::int::{CondOp, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, Expr, Scope, TensorFunction, Work};
-use crate::traffic::{SECTOR_BYTES, element_bytes};
+use crate::traffic::element_bytes;
 use rustc_hash::FxHashMap;
 
 /// The estimated time of a kernel, and its resources.
@@ -50,38 +50,23 @@ impl KernelEstimate {
 /// that of two equally fast schedules the one with less work is cheaper.
 const HIDDEN: f64 = 0.99;
 
-/// The time of a byte in the last-level cache, as a part of that in device memory: makers say a half to a fifth.
-const FROM_CACHE: f64 = 0.5;
-
-/// Accesses of a kernel to a buffer, repeats included.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Touched {
-    pub elements: f64,
-    /// Bytes of sectors of device memory.
-    pub sector_bytes: f64,
-}
-
 /// Counts of a kernel.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Tally {
     /// Scalar operations of all threads.
     pub operations: f64,
-    /// Operations of matrix units.
-    pub matrices: f64,
     /// Loads and stores of all subgroups.
     pub accesses: f64,
     /// Passes over workgroup memory of all subgroups.
     pub passes: f64,
-    /// Bytes of sectors that subgroups touch, without the accesses in `touched`.
+    /// Bytes of sectors that subgroups touch.
     pub sector_bytes: f64,
-    /// The accesses to each buffer.
-    pub touched: FxHashMap<BufferId, Touched>,
+    /// Elements of each buffer that are touched, repeats included.
+    pub touched: FxHashMap<BufferId, f64>,
     /// A buffer that exists once for each slice of a product, and the slices.
     pub sliced: Option<(BufferId, i64)>,
     pub workgroups: f64,
     pub threads: f64,
-    /// Rounds of a thread's loops that each wait for loads from device memory; 0 where loads are ahead of their use.
-    pub rounds: f64,
     /// Independent results of a thread; 0 if not known.
     pub results: f64,
     /// Bytes of workgroup memory that belong to no buffer of the function.
@@ -93,32 +78,21 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts `elements` of a buffer.
     pub fn touch(&mut self, b: BufferId, elements: f64) {
-        self.touched.entry(b).or_default().elements += elements;
-    }
-    /// Counts sectors of a buffer in device memory.
-    pub fn fetch(&mut self, b: BufferId, sectors: f64) {
-        self.touched.entry(b).or_default().sector_bytes += sectors * SECTOR_BYTES as f64;
+        *self.touched.entry(b).or_default() += elements;
     }
     /// Adds the counts of `other`, which runs in the same workgroups.
     pub fn add(&mut self, other: Tally) {
         self.operations += other.operations;
-        self.matrices += other.matrices;
         self.accesses += other.accesses;
         self.passes += other.passes;
-        self.rounds = self.rounds.max(other.rounds);
         self.sector_bytes += other.sector_bytes;
         self.sliced = self.sliced.or(other.sliced);
-        for (b, more) in other.touched {
-            let own = self.touched.entry(b).or_default();
-            own.elements += more.elements;
-            own.sector_bytes += more.sector_bytes;
-        }
+        other.touched.into_iter().for_each(|(b, elements)| self.touch(b, elements));
     }
     /// The kernel on its device.
     pub fn kernel(&self, f: &TensorFunction, name: Name, profile: &DeviceProfile, rates: &Rates) -> KernelEstimate {
         let (mut bindings, mut bytes, mut shared_bytes) = (0, 0.0, self.shared_bytes);
-        let mut sector_bytes = self.sector_bytes;
-        for (&b, touched) in &self.touched {
+        for (&b, elements) in &self.touched {
             let buffer = &f.buffers[b];
             let mut sizes = buffer.shape.iter().map(|d| d.eval(&|_| Some(OPEN)));
             let slices = self.sliced.filter(|s| s.0 == b).map_or(1, |s| s.1);
@@ -127,14 +101,11 @@ impl Tally {
                 Scope::Global => {
                     let size = buffer.encoding.storage_bytes(buffer.dtype, count);
                     bindings += profile.bindings_for(size);
-                    // A small buffer comes into each core's own cache once.
-                    let stays = size <= rates.model.core_cache_bytes;
-                    let most = if stays { size as f64 * self.workgroups.min(rates.cores) } else { f64::INFINITY };
-                    sector_bytes += touched.sector_bytes.min(most);
                     // What one kernel of a function leaves for the next one stays in the last-level cache.
                     let inside = slices > 1 || !f.params.iter().any(|p| p.buffer == b);
-                    let part = if inside && size <= rates.cache_bytes { FROM_CACHE } else { 1.0 };
-                    bytes += part * (size as f64).min(touched.elements * element_bytes(buffer, profile));
+                    if !inside || size > rates.cache_bytes {
+                        bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                    }
                 }
                 Scope::Shared => shared_bytes += (count as f64 * element_bytes(buffer, profile)) as u64,
                 Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => {}
@@ -147,47 +118,32 @@ impl Tally {
             workgroups: self.workgroups as u64,
             threads: self.threads as u64,
             counts: self.counts,
-            cost: self.cost_with(sector_bytes, bytes, rates),
+            cost: self.cost(bytes, rates),
         }
     }
-    /// The time without the sectors of `touched`. `bytes` of device memory are accessed at least once.
+    /// The time. `bytes` of device memory are accessed at least once.
     pub fn cost(&self, bytes: f64, rates: &Rates) -> Cost {
-        self.cost_with(self.sector_bytes, bytes, rates)
-    }
-    /// The time with so many bytes of sectors.
-    fn cost_with(&self, sector_bytes: f64, bytes: f64, rates: &Rates) -> Cost {
         if let Some((prices, times)) = rates.prices.filter(|_| self.counts[Count::Kernel as usize] > 0.0) {
             return self.priced(prices, times, rates);
         }
-        let on_matrices = self.matrices / rates.matrices;
         let mut cost = Cost {
-            arithmetic: self.operations / rates.operations + on_matrices,
+            arithmetic: self.operations / rates.operations,
             issue: self.accesses / rates.accesses,
             shared_passes: self.passes / rates.passes,
-            sectors: (sector_bytes / rates.sector_bytes).max(bytes / rates.memory_bytes),
+            sectors: (self.sector_bytes / rates.sector_bytes).max(bytes / rates.memory_bytes),
             ..Cost::default()
         };
-        let mut computed = cost.arithmetic + cost.issue + cost.shared_passes;
-        let mut beside = 0.0;
-        if rates.model.overlaps && on_matrices > 0.0 {
-            // Matrix units, workgroup memory and the instructions of subgroups work side by side.
-            let issued = cost.arithmetic - on_matrices + cost.issue;
-            beside = HIDDEN * (computed - on_matrices.max(cost.shared_passes).max(issued));
-            computed -= beside;
-        }
+        let computed = cost.arithmetic + cost.issue + cost.shared_passes;
         if rates.model.overlaps {
             cost.hidden = HIDDEN * computed.min(cost.sectors);
         }
         let busy = rates.busy_part(self.workgroups, self.threads, self.results);
         let rounds = rates.rounds(self.workgroups, self.threads);
         // With enough subgroups, the scheduler with the most of them takes longest; memory serves all equally.
-        let drawn = rates.drawn_part(self.workgroups, self.threads);
-        let moved = (cost.sectors / drawn).max(self.rounds * rates.latency);
-        let longest = computed * rounds.max(1.0 / busy);
+        let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
         let hidden = if rates.model.overlaps { HIDDEN * longest.min(moved) } else { 0.0 };
         let both = longest + moved - hidden;
         cost.waves = both - (computed + cost.sectors - cost.hidden);
-        cost.hidden += beside;
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
         cost.scaled(&rates.factors)
     }

@@ -169,7 +169,6 @@ fn thread_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, neighbours: Op
     }
     let (mut tally, width) = flat_tally(stages, &order);
     tally.results = width as f64 * neighbours.map_or(1.0, |n| n.windows as f64);
-    tally.rounds = iterations(&rolled);
     tally.operations += demand.operations * iterations(&order) * iterations(&unrolled) * iterations(&rolled);
     let lanes = Lanes { order: &order, width, along: None };
     let window = Window { unrolled: &unrolled, rolled: &rolled, limited };
