@@ -14,8 +14,8 @@ pub fn find() -> Option<PathBuf> {
         return Some(program);
     }
     eprintln!(
-        "\n!!! DXC is not here, so no compiler of DirectX reads the HLSL; it is in the Vulkan SDK, in the Windows SDK and in \
-         the releases of microsoft/DirectXShaderCompiler; the variable DXC names it\n"
+        "\n!!! DXC is not here, so no compiler of DirectX reads the HLSL; it is in the Vulkan SDK, in the \
+         Windows SDK and in the releases of microsoft/DirectXShaderCompiler; the variable DXC names it\n"
     );
     None
 }

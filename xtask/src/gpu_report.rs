@@ -2,8 +2,8 @@
 //! benches/results/gpu-kernels.md.
 //!
 //! Mesa's Vulkan drivers compile shaders without hardware if a shim replaces the kernel driver
-//! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code, `scripts/gpu/kernel_ranks.py` holds the
-//! estimate against it; this command runs both over the zoo and writes the tables, with the commit and the day.
+//! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code, `scripts/gpu/kernel_ranks.py` holds
+//! the estimate against it; this command runs both over the zoo and writes the tables, with the commit and the day.
 
 use crate::cargo::{build_weft, root, show, target_dir};
 use crate::heading::heading;
@@ -47,8 +47,8 @@ shows Weft's own count of bank passes and sectors for every kernel (`compiler::t
 const ROBUST_HEAD: &str = "
 ## As wgpu opens devices
 
-The same with `robustBufferAccess`, which wgpu asks for: NVK then checks each load on its own, and splits vectors. RADV's and
-ANV's code is the same.
+The same with `robustBufferAccess`, which wgpu asks for: NVK then checks each load on its own, and splits vectors.
+RADV's and ANV's code is the same.
 
 ";
 
@@ -56,8 +56,8 @@ ANV's code is the same.
 const RANKS_HEAD: &str = "
 ## How the estimate ranks the kernels of a network
 
-`scripts/gpu/kernel_ranks.py`: Spearman's rank correlation of the estimate without launches with the slots of the compiled code
-(`slots`), and with the larger of its issue time and its bytes over the device's bandwidth (`rank`), batch 1.
+`scripts/gpu/kernel_ranks.py`: Spearman's rank correlation of the estimate without launches with the slots of the
+compiled code (`slots`), and with the larger of its issue time and its bytes over the device's bandwidth (`rank`), batch 1.
 
 ";
 

@@ -2,8 +2,9 @@
 //!
 //! Each network is compiled for several devices, which need not be present. Each kernel must be written as WGSL that
 //! parses again, as SPIR-V that `spirv-val` accepts, as standard WGSL that Tint accepts, as MSL and as HLSL that DXC
-//! compiles. Dawn makes pipelines of those for browsers, with the limits of their profile and no more. `weft opt` must make
-//! the same WGSL, byte for byte, from the text that `weft compile --emit weft` writes. A reader that is not here is named.
+//! compiles. Dawn makes pipelines of the kernels for browsers, with the limits of their profile and no more. `weft opt`
+//! must make the same WGSL, byte for byte, from the text that `weft compile --emit weft` writes. Readers that are not
+//! here are named.
 
 use crate::cargo::{build_weft, in_ci, show, succeeds, target_dir};
 use crate::heading::heading;

@@ -1,5 +1,5 @@
-//! Dawn, the WebGPU of Chromium, with its front end Tint, if npm can fetch it: it tells whether browsers accept a shader
-//! and make a pipeline of it.
+//! Dawn, the WebGPU of Chromium, with its front end Tint, if npm can fetch it: it tells whether browsers accept a
+//! shader and make a pipeline of it.
 
 use crate::cargo::{root, show, succeeds, target_dir};
 use serde_json::Value;
@@ -14,7 +14,8 @@ const PACKAGE: &str = "webgpu@0.6.2";
 pub fn find() -> Option<PathBuf> {
     let advice = |why: &str| {
         eprintln!(
-            "\n!!! {why}, so neither Tint reads the kernels nor Dawn makes pipelines of them; both come with Node.js through npm ({PACKAGE})\n"
+            "\n!!! {why}, so neither Tint reads the kernels nor Dawn makes pipelines of them; both come with Node.js \
+             through npm ({PACKAGE})\n"
         );
         None
     };
@@ -36,8 +37,8 @@ pub fn find() -> Option<PathBuf> {
     Some(module)
 }
 
-/// Has Tint read every `.wgsl` file of `folders`. With a profile (as `weft devices --profiles --json` has it), Dawn makes
-/// a pipeline of each on a device with the features and limits of that profile. The order is written to `list`.
+/// Has Tint read every `.wgsl` file of `folders`. With a profile (as `weft devices --profiles --json` has it), Dawn
+/// makes a pipeline of each on a device with the features and limits of that profile. The order is written to `list`.
 ///
 /// # Errors
 /// What it refuses.
