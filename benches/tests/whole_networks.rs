@@ -19,7 +19,7 @@ use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
 use libtest_mimic::{Arguments, Failed, Trial};
 use runtime_gpu::{Gpu, Session, SessionOptions};
-use shaders_gen::Emitter;
+use shaders_gen::{Emitter, GeneratedModule, WgslDialect};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use weft::{Device, Model, Options};
@@ -82,6 +82,10 @@ fn main() -> ExitCode {
                 trials.push(Trial::test(name, test).with_ignored_flag(!ALWAYS.contains(&(layout, amp))));
             }
         }
+        for amp in [AmpMode::Off, AmpMode::Fp16] {
+            let test = move || for_browsers(entry, amp).map_err(Failed::from);
+            trials.push(Trial::test(format!("{} for browsers --amp {amp}", entry.name), test));
+        }
         for profile in DeviceProfile::all() {
             let (reference, name) = (reference.clone(), format!("{} --target {}", entry.name, profile.name));
             let modes = (LayoutMode::Auto, AmpMode::Off);
@@ -90,6 +94,31 @@ fn main() -> ExitCode {
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Every kernel of the network in its full size for the profile `webgpu` is a shader of the standard, and within the
+/// profile's limits. Of a network in parts, the first one counts.
+fn for_browsers(entry: &ZooEntry, amp: AmpMode) -> Result<(), String> {
+    let profile = DeviceProfile::webgpu();
+    let module = zoo::build(entry.name, 1, SEED).map_err(|e| e.to_string())?;
+    let module = split_network(&module).map_err(|e| e.to_string())?.map_or(module, |parts| parts.head);
+    let pipeline = PipelineOptions { amp, ..PipelineOptions::default() };
+    let options = CompileOptions { pipeline, ..CompileOptions::default() };
+    let c = compile(module, &options, &profile, &Emitter, &mut |_, _, _| ()).map_err(|e| format!("compile: {e}"))?;
+    if c.plan.kernels.is_empty() {
+        return Err("nothing was compiled for the device".into());
+    }
+    for k in &c.plan.kernels {
+        let module = k.emitted.module.downcast_ref::<GeneratedModule>().ok_or("a kernel is no shader")?;
+        let text = module.emit_wgsl_in(WgslDialect::Standard).map_err(|e| format!("{}: {e}", k.name))?;
+        let threads = k.emitted.workgroup.iter().product::<u32>();
+        let taken = (k.emitted.shared_bytes, threads, k.emitted.bindings.len());
+        let most = (profile.shared_memory, profile.max_invocations, profile.max_storage_buffers as usize);
+        if taken.0 > most.0 || taken.1 > most.1 || taken.2 > most.2 || !text.contains("@compute") {
+            return Err(format!("{} takes {taken:?} of {most:?}", k.name));
+        }
+    }
+    Ok(())
 }
 
 /// Compiles for the device (or for another profile as far as the device can run it), runs there, and compares with the

@@ -4,14 +4,14 @@ What real GPU compilers make of Weft's kernels, without a GPU. Kernels are those
 Figures are means weighted by FLOPs over kernels with an anchor and at least 8 FLOPs a byte (depthwise, matrix-vector and pooling are bound by memory: see --kernels). MODEL@NAME=N@... gives open dimensions their sizes.
   matrix    share of FLOPs in kernels that use matrix instructions
   share     math instructions / issued instructions of the hot loop, kernels without matrix instructions
-  macs      multiply-adds a lane and issued instruction of the hot loop
+  macs      multiply-adds a lane and issue slot of the hot loop, on Intel those of 16 lanes; the mean is harmonic: multiply-adds of all kernels over their slots
   perload   multiply-adds a lane for each 128 bits that it reads from shared memory (4x4 registers 8, 8x4 10.7, 8x8 16); staging kernels without matrix instructions
   reuse     multiply-adds a lane for each 128 bits that it loads from global memory in the hot loop (tile 32x32 f32: 64, 64x64: 128, 128x64: 171; f16 twice that)
-  conflict  passes that reads of shared memory take / passes without bank conflicts (32 banks of 4 bytes; matrix loads: as many bytes of each row at once as the widest load from shared memory in the ISA has, 16 at most)
+  conflict  passes that reads of shared memory take / passes without bank conflicts (32 banks of 4 bytes; matrix loads: as many bytes of each row at once as the widest load from shared memory in the ISA has, 16 at most; 12 are the larger part of 16)
   lds       AMD, kernels with matrix instructions: clocks that the hot loop's loads from shared memory take (128 bytes a clock for the two SIMDs of a CU, times conflicts) / clocks of its matrix instructions (32 each)
   sector    used / fetched bytes of the worst global operand (sectors of 32 bytes)
   wide      share of the global loads in the hot loop that are 128 bits or more
-  flight    between two barriers, on each side of a branch (in workgroups of one subgroup, which have none: between stores to shared memory and loads from it): longest run of global loads without a store to shared memory / all of them; 1 is all before the first
+  flight    between two barriers (in code without a loop, to the last store before the second one), on each side of a branch (in workgroups of one subgroup, which have none: between stores to shared memory and loads from it): longest run of global loads without a store to shared memory / all of them; 1 is all before the first
   prefetch  share of FLOPs whose loop has loads in flight during its arithmetic
   fill      schedulers that get a subgroup at all
   spills    registers spilled, all kernels        unstaged  share of FLOPs in kernels that read no shared memory
@@ -66,13 +66,13 @@ def figures(device, stem, kernel, stat, calls, isa_file, wgsl):
     if not a or not a['n'].get('math', 0) + a['n'].get('matrix', 0): return row
     simd = stat.get('subgroup') or lanes; n = a['n']; scale = 32/simd
     fma = (a['fma']*scale if vendor == 'intel' else a['fma']) + a['fma_matrix']*scale; bits = a['global_load_bits']; loads = sum(bits.values())
-    row |= dict(subgroup=simd, share=a['math_share'], macs=round(fma/max(1, a['issued']), 2), matrix=n.get('matrix', 0), math=n.get('math', 0), issued=a['issued'], stages=a['stages'],
+    row |= dict(subgroup=simd, share=a['math_share'], macs=round((fma*simd/16 if vendor == 'intel' else fma)/max(1, a['issued']), 2), matrix=n.get('matrix', 0), math=n.get('math', 0), issued=a['issued'], stages=a['stages'],
         registers=stat.get('VGPRs', stat.get('Number of GPRs', stat.get('Max live registers'))), loads=dict(bits), prefetch=a['prefetch'], flight=a['flight'],
         wide=round(sum(c for b, c in bits.items() if b >= 128)/loads, 2) if loads else 1.0, reuse=round(fma/(sum(b*c for b, c in bits.items())/128), 1) if loads else None,
         estimate={k: v for k, v in stat.items() if k in ('Inverse Throughput', 'Latency', 'Static cycle count', 'Cycle Count', 'Cycles')})
     read = sum(int(b)*c for b, c in a['lds_load_bits'].items())/128; row['perload'] = round(fma/read, 1) if read and not row['matrix'] else None
     # Each row of a matrix operand in pieces that the ISA loads at once.
-    at_once = min(128, max(map(int, a['lds_load_bits']), default=128))//8 if row['matrix'] else 16
+    widest = min(128, max(map(int, a['lds_load_bits']), default=128)); at_once = (128 if widest == 96 else widest)//8 if row['matrix'] else 16
     w = access.summary(str(wgsl), matrix=max(4, at_once), lanes=min(lanes, simd) if vendor == 'intel' else lanes, group=tuple(g // 2 for g in calls[0][0]['grid']) if calls else (0, 0, 0))
     shared = [(v, 4 if v['bytes'] == 4 and v['n'] >= 16 and v['n'] % 4 == 0 else 1) for k, v in w.items() if isinstance(v, dict) and 'merged' in v and 'store' not in k]
     memory = [v for k, v in w.items() if isinstance(v, dict) and 'efficiency' in v and 'store' not in k]; row['unknown'] = w.get('unknown', 0)
@@ -86,8 +86,9 @@ def total(rows, table):
     t = [r for r in rows if r['flops'] and 'share' in r and r['anchor'] and r['intensity'] >= 8]; all_ = sum(r['flops'] for r in t) or 1
     def mean(k, over=None):
         u = [r for r in (over if over is not None else t) if r.get(k) is not None]; f = sum(r['flops'] for r in u); return round(sum(r['flops']*float(r[k]) for r in u)/f, 2) if f else None
+    def harmonic(k): u = [r for r in t if r.get(k)]; s = sum(r['flops']/r[k] for r in u); return round(sum(r['flops'] for r in u)/s, 2) if s else None
     scalar = [r for r in t if not r['matrix']]
-    return table | dict(matrix=round(sum(r['flops'] for r in t if r['matrix'])/all_, 2), share=mean('share', scalar), macs=mean('macs'), perload=mean('perload', [r for r in scalar if r['stages']]),
+    return table | dict(matrix=round(sum(r['flops'] for r in t if r['matrix'])/all_, 2), share=mean('share', scalar), macs=harmonic('macs'), perload=mean('perload', [r for r in scalar if r['stages']]),
         **{k: mean(k) for k in ('reuse', 'conflict', 'lds', 'sector', 'wide', 'flight', 'prefetch', 'fill')}, spills=sum(r['spills'] for r in rows), unstaged=round(1-sum(r['flops'] for r in t if r['stages'])/all_, 2),
         unknown=sum(r['unknown'] for r in t), unread=[r['kernel'] for r in t if r['conflict'] is None or r['sector'] is None], kernels=len(rows), counted=len(t), errors=[r['kernel'] for r in rows if r['error']])
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """slots.py --weft BIN [--device navi31,bmg,ada] [--model resnet50,mobilenet_v2,vit_b_16] [--amp off,fp16] [--batch 1] [--options '--nan fast'] [--kernels N] [--keep DIR]
 Issue slots of a network, as Weft compiles it by default and with other options: a markdown table with the ratio default/other. No GPU is needed (see with-gpu.sh).
-  slots     instructions that all subgroups of the network's dispatches issue: those of a kernel outside its hot loop once, those of the hot loop (most multiply-adds; isa.py)
+  slots     instructions that all subgroups of the network's dispatches issue: those of a kernel outside its hot loop once, those of the hot loop (isa.py)
             as often as the dispatch's multiply-adds need. Hints of the instruction set that take no slot are not counted. Loops without multiply-adds count once.
   by op     where the slots of the default come from, in percent of the other side's: an op of the list that a kernel has, or the kernel's ops
   kernels   with --kernels N: the N kernels whose slots differ most
@@ -14,7 +14,7 @@ OPS = ('softmax', 'gelu', 'clip', 'max_pool', 'relu')
 def count(vendor, text, lanes):
     """Instructions of a program outside its hot loop and in it, and the multiply-adds of a subgroup in one pass of the loop."""
     a = isa.analyse(vendor, text); cats = dict(amd=isa.amd, intel=isa.intel, nvidia=isa.nvidia)[vendor](text)[0]
-    whole = sum(c[0] != 'hint' for c in cats)
+    whole = sum(isa.slots(vendor, c) for c in cats)
     # isa.py counts multiply-adds of matrix instructions for subgroups of 32, and those of Intel's instructions in subgroups of 32.
     adds = (a['fma']*32 if vendor == 'intel' else a['fma']*lanes) + a['fma_matrix']*32
     return whole - a['issued'] if a['loops'] else 0, a['issued'] if a['loops'] else whole, adds if a['loops'] else 0

@@ -2,10 +2,10 @@
 //! benches/results/gpu-kernels.md.
 //!
 //! Mesa's Vulkan drivers compile shaders without hardware if a shim replaces the kernel driver
-//! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code; this command runs it over the zoo
-//! and writes the table.
+//! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code, `scripts/gpu/kernel_ranks.py` holds
+//! the estimate against it; this command runs both over the zoo and writes the tables, with the commit and the day.
 
-use crate::cargo::{build_weft, root, target_dir};
+use crate::cargo::{build_weft, root, show, target_dir};
 use crate::heading::heading;
 use crate::python;
 use crate::replay::zoo;
@@ -21,9 +21,11 @@ pub const HELP: &str =
 const DEVICES: &str = "navi31,bmg,ada";
 /// Networks that are also compiled for a batch of 32.
 const BATCHED: &[&str] = &["resnet50", "vit_b_16"];
+/// The device whose code changes with `robustBufferAccess`.
+const ROBUST: &str = "ada";
 /// Columns of the table: keys of the report's lines.
 const COLUMNS: &[&str] = &[
-    "share", "macs", "perload", "reuse", "conflict", "sector", "wide", "flight", "prefetch", "fill", "matrix",
+    "share", "macs", "perload", "reuse", "conflict", "lds", "sector", "wide", "flight", "prefetch", "fill", "matrix",
     "spills", "unstaged", "unknown",
 ];
 /// What stands above the table.
@@ -38,6 +40,24 @@ Made by `cargo xtask gpu-report` with `WEFT_GPU_SHIMS` set (without it the comma
 navi31 (Radeon RX 7900), bmg (Arc B580), ada (GeForce RTX 40). Means are weighted by FLOPs over kernels with an anchor and at least
 8 FLOPs a byte; what is bound by memory is not in them. `scripts/gpu/report.py --help` explains each figure; `weft explain -v`
 shows Weft's own count of bank passes and sectors for every kernel (`compiler::traffic`), which tests hold without any driver.
+
+";
+
+/// The text above the second table.
+const ROBUST_HEAD: &str = "
+## As wgpu opens devices
+
+The same with `robustBufferAccess`, which wgpu asks for: NVK then checks each load on its own, and splits vectors.
+RADV's and ANV's code is the same.
+
+";
+
+/// The text above the third table.
+const RANKS_HEAD: &str = "
+## How the estimate ranks the kernels of a network
+
+`scripts/gpu/kernel_ranks.py`: Spearman's rank correlation of the estimate without launches with the slots of the
+compiled code (`slots`), and with the larger of its issue time and its bytes over the device's bandwidth (`rank`), batch 1.
 
 ";
 
@@ -63,25 +83,54 @@ pub fn run(args: &[String]) -> Result<(), String> {
     for model in &models {
         heading(model);
         let batches = if BATCHED.contains(&model.as_str()) { "1,32" } else { "1" };
-        rows.extend(report(&python, &scripts, &weft, model, batches)?);
+        rows.extend(report(&python, &scripts, &weft, model, &["--device", DEVICES, "--batch", batches])?);
     }
+    let mut robust = Vec::new();
+    for model in models.iter().filter(|m| BATCHED.contains(&m.as_str())) {
+        robust.extend(report(&python, &scripts, &weft, model, &["--device", ROBUST, "--batch", "1", "--robust"])?);
+    }
+    heading("ranks");
+    let ranks = output(
+        Command::new(&python).arg(scripts.join("kernel_ranks.py")).arg("--weft").arg(&weft).args(["--device", DEVICES]),
+    )?;
     let file = root().join("benches/results/gpu-kernels.md");
-    std::fs::write(&file, format!("{HEAD}{}", table(&rows))).map_err(|e| format!("{}: {e}", file.display()))?;
+    let made = format!("Of {}, made on {}.\n\n", git(&["describe", "--always", "--dirty"])?, today(&python)?);
+    let mut text = format!("{HEAD}{made}{}", table(&rows));
+    if !robust.is_empty() {
+        text += &format!("{ROBUST_HEAD}{}", table(&robust));
+    }
+    text += &format!("{RANKS_HEAD}{ranks}");
+    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     eprintln!("wrote {}", file.display());
     Ok(())
 }
 
-/// The report's lines about one network.
-fn report(python: &Path, scripts: &Path, weft: &Path, model: &str, batches: &str) -> Result<Vec<Value>, String> {
-    let mut c = Command::new(python);
-    c.arg(scripts.join("report.py")).arg("--weft").arg(weft).args(["--device", DEVICES, "--amp", "off,fp16"]);
-    c.args(["--batch", batches, "--model", model]).stderr(Stdio::inherit());
-    let out = c.output().map_err(|e| format!("report.py: {e}"))?;
+/// Standard output of a command that must succeed.
+fn output(c: &mut Command) -> Result<String, String> {
+    let out = c.stderr(Stdio::inherit()).output().map_err(|e| format!("{}: {e}", show(c)))?;
     if !out.status.success() {
-        return Err(format!("report.py failed on {model}: {}", out.status));
+        return Err(format!("{}: {}", show(c), out.status));
     }
+    String::from_utf8(out.stdout).map_err(|e| format!("{}: {e}", show(c)))
+}
+
+/// The answer of git about the checkout.
+fn git(args: &[&str]) -> Result<String, String> {
+    Ok(output(Command::new("git").arg("-C").arg(root()).args(args))?.trim().to_string())
+}
+
+/// The day.
+fn today(python: &Path) -> Result<String, String> {
+    let day = output(Command::new(python).args(["-c", "import datetime; print(datetime.date.today())"]))?;
+    Ok(day.trim().to_string())
+}
+
+/// The report's lines about one network.
+fn report(python: &Path, scripts: &Path, weft: &Path, model: &str, more: &[&str]) -> Result<Vec<Value>, String> {
+    let mut c = Command::new(python);
+    c.arg(scripts.join("report.py")).arg("--weft").arg(weft).args(["--amp", "off,fp16", "--model", model]).args(more);
     let line = |l: &str| serde_json::from_str(l).map_err(|e| format!("report.py: {e}: {l}"));
-    String::from_utf8_lossy(&out.stdout).lines().map(line).collect()
+    output(&mut c)?.lines().map(line).collect()
 }
 
 /// A table with a row for each line of the report.

@@ -6,6 +6,7 @@ mod cargo;
 mod conformance;
 mod demo;
 mod driver;
+mod dxc;
 mod fuzz;
 mod gpu_report;
 mod heading;

@@ -1,6 +1,8 @@
-//! Tint, the WGSL front end of Chromium, if npm can fetch it: it tells whether browsers accept a shader.
+//! Dawn, the WebGPU of Chromium, with its front end Tint, if npm can fetch it: it tells whether browsers accept a
+//! shader and make a pipeline of it.
 
 use crate::cargo::{root, show, succeeds, target_dir};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,7 +13,10 @@ const PACKAGE: &str = "webgpu@0.6.2";
 /// nothing.
 pub fn find() -> Option<PathBuf> {
     let advice = |why: &str| {
-        eprintln!("\n!!! {why}, so Tint does not read the kernels; it comes with Node.js through npm ({PACKAGE})\n");
+        eprintln!(
+            "\n!!! {why}, so neither Tint reads the kernels nor Dawn makes pipelines of them; both come with Node.js \
+             through npm ({PACKAGE})\n"
+        );
         None
     };
     if !succeeds("node", &["--version"]) {
@@ -32,13 +37,20 @@ pub fn find() -> Option<PathBuf> {
     Some(module)
 }
 
-/// Has Tint read every `.wgsl` file of `folders`.
+/// Has Tint read every `.wgsl` file of `folders`. With a profile (as `weft devices --profiles --json` has it), Dawn
+/// makes a pipeline of each on a device with the features and limits of that profile. The order is written to `list`.
 ///
 /// # Errors
 /// What it refuses.
-pub fn check(module: &Path, folders: &[PathBuf]) -> Result<(), String> {
+pub fn check(module: &Path, list: &Path, folders: &[(PathBuf, Option<Value>)]) -> Result<(), String> {
+    let row = |(folder, profile): &(PathBuf, Option<Value>)| match profile {
+        Some(profile) => serde_json::json!({ "folder": folder, "profile": profile }),
+        None => serde_json::json!({ "folder": folder }),
+    };
+    let order = Value::Array(folders.iter().map(row).collect());
+    std::fs::write(list, order.to_string()).map_err(|e| format!("{}: {e}", list.display()))?;
     let mut read = Command::new("node");
-    read.arg(root().join("scripts/tint.mjs")).arg(module).args(folders).stdin(Stdio::null());
+    read.arg(root().join("scripts/tint.mjs")).args([module, list]).stdin(Stdio::null());
     let o = read.output().map_err(|e| format!("{}: {e}", show(&read)))?;
     let said = String::from_utf8_lossy(&o.stdout).trim().to_string();
     match o.status.success() {
