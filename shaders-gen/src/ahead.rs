@@ -1,6 +1,6 @@
-//! Loads for the next iteration of a loop, where compilers move loads behind arithmetic that does not need them (the
-//! quirk `sinks-loads`): each stands under a condition. Where the schedule has none, or it always holds, they stand under
-//! one that always holds but that compilers cannot evaluate ([`KernelEmitter::always`](crate::kernel::KernelEmitter)).
+//! Loads for the next iteration of a loop. Some compilers move loads behind arithmetic that does not need them (the
+//! quirk `sinks-loads`), unless the loads stand under a condition. If the schedule has no condition, or it always
+//! holds, the loads get one that always holds but that compilers cannot evaluate (`KernelEmitter::always`).
 
 use crate::tree::{Leaf, Node};
 use rustc_hash::FxHashSet;
@@ -23,7 +23,7 @@ pub(crate) fn keep_loads(f: &TensorFunction, node: Node) -> Node {
     }
 }
 
-/// Registers that the body of a loop reads before it stores to them: those of the iteration before.
+/// Registers that the body of a loop reads before it stores to them: the iteration before filled them.
 fn carried(f: &TensorFunction, body: &Node) -> FxHashSet<BufferId> {
     let (mut stored, mut carried) = (FxHashSet::default(), FxHashSet::default());
     body.visit_leaves(&mut |leaf| {
@@ -47,7 +47,7 @@ fn is_load(f: &TensorFunction, n: &Node, carried: &FxHashSet<BufferId>) -> bool 
     matches!(n, Node::Leaf(leaf) if leaf.guards.is_empty() && carried.contains(&leaf.buffer) && loads(leaf))
 }
 
-/// The statements, with each run of those that `wanted` is true for as one branch.
+/// The statements; neighbours for which `wanted` is true become one branch.
 fn in_branches(list: Vec<Node>, wanted: &dyn Fn(&Node) -> bool) -> Vec<Node> {
     let mut out: Vec<Node> = Vec::with_capacity(list.len());
     let mut run: Vec<Node> = Vec::new();

@@ -1,4 +1,4 @@
-//! `fill-ahead`: stores the constant of a copy's padding before a loop, if the places that it is for are the same in all
+//! `fill-ahead`: stores the constant of a copy's padding before a loop, if the padding has the same places in all
 //! iterations.
 //!
 //! Inside the loop the copy then has a condition and no select: where a window of an image is beyond the border, all

@@ -1,9 +1,9 @@
 //! `peel-loop`: runs the last iteration of a loop behind it.
 //!
 //! Conditions that hold in all iterations but the last are constant in both parts, and blocks that never run in a part
-//! are left out of it. If a loop runs inside another one and
-//! its last iteration also loads for the next iteration of the outer loop ([`SoftwarePipeline`](super::SoftwarePipeline)
-//! with `around`), the address arithmetic for that is outside of the inner loop.
+//! are left out of it. Example: the last iteration of an inner loop also loads for the next iteration of the outer
+//! loop ([`SoftwarePipeline`](super::SoftwarePipeline) with `around`). The address arithmetic for these loads is then
+//! outside of the inner loop.
 //!
 //! Before -> after, `peel-loop {loop=i}`:
 //!

@@ -13,9 +13,9 @@
 //! With `double_buffer` the staged buffer has two halves that are used in turn, and the store need not wait for the
 //! readers. A loop with one iteration loads nothing ahead: all its loads come before its stores.
 //!
-//! With `around` the loop is all of the body of another loop: the operands of the first iteration are loaded before
-//! that one, and the last iteration loads those of the first one in the next iteration around. So a loop over channels
-//! inside one over the taps of a window never waits for its first loads.
+//! With `around` the loop is the whole body of another loop. The operands of the very first iteration are loaded before
+//! the outer loop, and the last iteration loads for the first one in the next iteration of the outer loop. So a loop
+//! over channels inside a loop over the taps of a window never waits for its first loads.
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
@@ -119,6 +119,19 @@ impl Held {
         let bounds = bounds_with(f, heads);
         Held { value: clamp_loads(f, &element, &bounds), from: Some(b) }
     }
+
+    /// New registers for the elements of a copy whose loops are `own`.
+    fn registers(&self, f: &mut TensorFunction, name: Name, own: &[&LoopHead], copy: &Block) -> BufferId {
+        let bytes = f.buffers[copy.buffer].encoding == Encoding::ByteQuad;
+        let words = own.last().is_some_and(|l| l.kind == LoopKind::Vectorize && l.extent.is(4));
+        f.buffers.push(Buffer {
+            name,
+            dtype: self.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
+            shape: own.iter().map(|l| l.extent.clone()).collect(),
+            scope: Scope::Register,
+            encoding: if bytes && words { Encoding::ByteQuad } else { Encoding::Native },
+        })
+    }
 }
 
 impl SoftwarePipeline {
@@ -145,15 +158,7 @@ impl SoftwarePipeline {
         }
         let held = Held::of(f, heads, &copy.value);
         let own: Vec<&LoopHead> = heads.iter().filter(|l| !matches!(l.kind, LoopKind::Local(_))).collect();
-        let bytes = f.buffers[copy.buffer].encoding == Encoding::ByteQuad;
-        let words = own.last().is_some_and(|l| l.kind == LoopKind::Vectorize && l.extent.is(4));
-        let next = f.buffers.push(Buffer {
-            name: next_name,
-            dtype: held.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
-            shape: own.iter().map(|l| l.extent.clone()).collect(),
-            scope: Scope::Register,
-            encoding: if bytes && words { Encoding::ByteQuad } else { Encoding::Native },
-        });
+        let next = held.registers(f, next_name, &own, copy);
         let load = |[round, at]: [&Int; 2], by: &Substitution, name: Name| {
             let mut b = copy.clone();
             b.name = name;

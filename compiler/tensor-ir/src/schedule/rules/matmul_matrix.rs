@@ -19,6 +19,7 @@ use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_byt
 use super::decline::Decline;
 use super::direct;
 use super::matmul_tiled::fuse_output;
+use super::matrix_taps::{fuse_reduction, part_steps};
 use super::matrix_tile::{DEPTH, DEPTHS, FragmentTile, LEAST, Matrix, MatrixProduct, PAD, PLAIN, VECTOR};
 use super::sketch::Sketch;
 use super::split_depth::split_depth;
@@ -28,13 +29,12 @@ use crate::candidate;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::profile::quirks::{SINKS_LOADS, UNROLLS_LOOPS};
+use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::estimate::{KernelEstimate, holdings, matrix_kernels};
-use crate::schedule::fill_ahead::is_padded;
 use crate::schedule::staging::is_half;
 use crate::schedule::{
-    Axis, ComputeAt, DecomposeReduction, FillAhead, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, PeelLoop,
-    SoftwarePipeline, SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
+    Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, SoftwarePipeline,
+    SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
 use crate::tir::analysis::operands::factors;
 use crate::tir::{LoopKind, MatrixRole};
@@ -331,7 +331,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|v| Some(*v) != passing);
     sketch.reorder(&c.k.iter().chain(&pieces).chain(of_matrix).copied().collect::<Vec<_>>())?;
-    let (taps, k) = fuse_reduction(sketch, product)?;
+    let (taps, k) = fuse_reduction(sketch, reduce, c, (matrix, tile))?;
     let k = sketch.split(k, &[0, tile.depth / depth, depth], &["o", "i", "k"])?;
     sketch.reorder(&[&k[..2], &pieces, &[row, column, k[2]]].concat())?;
     sketch.apply(PadReduction { block: reduce })?;
@@ -378,43 +378,16 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     sketch.unroll(k[1])?;
     pieces.iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, row, format!("multiply_add_{m}x{n}x{depth}_f16_f32"))?;
-    let init = Name::new(&format!("{reduce}_init"));
-    let fill = sketch.inside(init, loops.subgroup)?;
-    let outer = fill.len().saturating_sub(2);
-    fill[..outer].iter().try_for_each(|v| sketch.unroll(*v))?;
-    tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))?;
+    fill_accumulators(sketch, product, loops)?;
     if taps.is_some() { part_steps(sketch, a, k[0]) } else { Ok(()) }
 }
 
-/// K steps of a tap, at least, that are a loop of their own: the last one stands behind it, and a loop of one step would
-/// be none.
-const STEPS_OF_TAP: i64 = 3;
-
-/// The reduction as one loop. Where compilers take what does not change out of short loops alone, the taps of a window
-/// stay a loop of their own around the one over channels: the place of a tap and its condition are then outside of the
-/// K steps. Larger tiles have longer loops, and no registers for what would be taken out.
-fn fuse_reduction(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>) -> Result<(Option<Name>, Name), Decline> {
-    let FragmentProduct { reduce, contraction: c, matrix, tile, .. } = product;
-    let extent = |v: &Name| sketch.extent_of(*v).unwrap_or(0);
-    let apart = |(channels, taps): &(&Name, &[Name])| {
-        let whole = extent(channels) % tile.depth == 0 && extent(channels) >= STEPS_OF_TAP * tile.depth;
-        whole && taps.iter().map(extent).product::<i64>() > 1
-    };
-    let short = sketch.profile.quirks.has(&UNROLLS_LOOPS) && tile.is_short(*matrix);
-    match c.k.split_last().filter(|both| short && apart(both)) {
-        Some((channels, taps)) => Ok((Some(sketch.fuse(taps, Name::new(&format!("{reduce}_t")))?), *channels)),
-        None => Ok((None, sketch.fuse(&c.k, Name::new(&format!("{reduce}_k")))?)),
-    }
-}
-
-/// Makes the K steps of a tap short: the zeros of the window that `copy` loads are stored before them, and the last one,
-/// which loads for the next tap, stands behind them.
-fn part_steps(sketch: &mut Sketch<'_>, copy: Name, steps: Name) -> Result<(), Decline> {
-    let padded = sketch.f.body.blocks().iter().any(|b| b.name == copy && is_padded(&b.value));
-    if padded {
-        sketch.apply(FillAhead { block: copy, at: steps })?;
-    }
-    Ok(sketch.apply(PeelLoop { r#loop: steps })?)
+/// Sets the accumulators to zero, a matrix at a time.
+fn fill_accumulators(sketch: &mut Sketch<'_>, p: &FragmentProduct<'_>, loops: &Loops) -> Result<(), Decline> {
+    let fill = sketch.inside(Name::new(&format!("{}_init", p.reduce)), loops.subgroup)?;
+    let outer = fill.len().saturating_sub(2);
+    fill[..outer].iter().try_for_each(|v| sketch.unroll(*v))?;
+    tensorize(sketch, fill[outer], format!("fill_{}x{}_f32", p.matrix.m, p.matrix.n))
 }
 
 /// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the
