@@ -32,12 +32,12 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// `if conds { body }`; the body may use them as facts.
+    /// `if conds { body }`; the body may use them as facts. Without conditions it is a branch that is always taken.
     pub fn conditional(&mut self, conds: &[Cond], body: &Node) -> Result<(), EmitError> {
-        let condition = self.all(conds)?;
+        let condition = if conds.is_empty() { self.always() } else { self.all(conds)?.handle };
         let mark = self.ranges.mark();
         self.ranges.assume(conds);
-        let done = self.branch(condition.handle, |this| this.node(body));
+        let done = self.branch(condition, |this| this.node(body));
         self.ranges.forget(mark);
         done
     }

@@ -8,7 +8,7 @@
 //! 2. `expand`: unrolled loops are repeated, vectorised loops become lanes of their leaves, indices are simplified.
 //! 3. `barriers`: workgroup barriers are derived from reads and writes.
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows; `clamps`: unnecessary clamps are
-//!    removed.
+//!    removed; `ahead`: loads for the next iteration of a loop stand under conditions.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four if all runs are aligned, separate
 //!    variables for registers with constant indices, slices beyond one binding; `joined`: halves that are declared as
 //!    words.
@@ -26,6 +26,7 @@
 
 mod access;
 mod across;
+mod ahead;
 mod barriers;
 mod branches;
 mod buffer_slices;
@@ -68,7 +69,7 @@ use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use tensor_ir::profile::DeviceProfile;
-use tensor_ir::profile::quirks::LOOSE_LOG_EXP;
+use tensor_ir::profile::quirks::{LOOSE_LOG_EXP, SINKS_LOADS};
 use tensor_ir::tir::{LoopKind, Scope, Stmt, TensorFunction};
 
 /// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].
@@ -126,6 +127,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
         )));
     }
     let root = clamps::Clamps { ranges: &mut ranges, collective: &collective }.remove(&axes, root);
+    let root = if profile.quirks.has(&SINKS_LOADS) { ahead::keep_loads(f, root) } else { root };
     let layouts = layout::plan_layouts(f, &root, profile, &mut ranges)?;
     let bindings = layout::plan_bindings(f, &layouts);
     let limit = |what, needed: u64, available: u64| {

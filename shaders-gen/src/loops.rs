@@ -81,22 +81,27 @@ impl KernelEmitter<'_> {
     }
 
     /// The bound of a loop. For a short loop that must not be unrolled
-    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)), it depends on a condition that is always true
-    /// at run time (the workgroup's number is below the grid's size), but that compilers cannot evaluate.
+    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)), it depends on a condition that always holds,
+    /// but that compilers cannot evaluate.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
         if !(short && self.keeps_loop(body)) {
             return Ok(end);
         }
-        let id = self.workgroup_id();
-        let (once, most) = (self.b.i32(1), self.b.u32(self.workgroup.1));
-        let x = self.b.emit_at(0, Expression::AccessIndex { base: id, index: 0 });
-        let inside = Expression::Binary { op: BinaryOperator::Less, left: x, right: most };
-        let condition = self.b.emit_at(0, inside);
+        let (once, condition) = (self.b.i32(1), self.always());
         let end = self.b.emit_at(0, Expression::Select { condition, accept: end, reject: once });
         self.b.name(end, &format!("{var}_end"));
         Ok(end)
+    }
+
+    /// A condition that always holds, but that compilers cannot evaluate: the workgroup's number is below the grid's
+    /// size.
+    pub fn always(&mut self) -> Handle<Expression> {
+        let id = self.workgroup_id();
+        let most = self.b.u32(self.workgroup.1);
+        let left = self.b.emit_at(0, Expression::AccessIndex { base: id, index: 0 });
+        self.b.emit_at(0, Expression::Binary { op: BinaryOperator::Less, left, right: most })
     }
 
     /// Whether a loop of this body is to stay one.

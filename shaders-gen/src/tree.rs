@@ -44,7 +44,7 @@ pub(crate) enum Node {
     Seq(Vec<Node>),
     /// A loop at run time; the lanes of a subgroup share out the iterations of one that is `spread`.
     Loop { var: Name, extent: Int, spread: bool, body: Box<Node> },
-    /// Runs where all conditions hold.
+    /// Runs where all conditions hold. Without conditions it always runs, but compilers cannot know that.
     If { conds: Vec<Cond>, body: Box<Node> },
     /// A store.
     Leaf(Box<Leaf>),

@@ -44,6 +44,7 @@ mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
 mod error;
+mod fill_ahead;
 mod flatten_buffer;
 mod fuse;
 mod inline;
@@ -53,6 +54,7 @@ mod merge_nests;
 mod offset_loop;
 mod pad_reduction;
 mod partition_loop;
+mod peel_loop;
 mod provider;
 mod reorder;
 mod rfactor;
@@ -140,6 +142,8 @@ instructions! {
     flatten_buffer::FlattenBuffer,
     set_scope::SetScope,
     software_pipeline::SoftwarePipeline,
+    fill_ahead::FillAhead,
+    peel_loop::PeelLoop,
     cut_kernel::CutKernel,
     combine::Combine,
     tensorize::Tensorize,

@@ -13,6 +13,10 @@
 //! With `double_buffer` the staged buffer has two halves that are used in turn, and the store need not wait for the
 //! readers. A loop with one iteration loads nothing ahead: all its loads come before its stores.
 //!
+//! With `around` the loop is the whole body of another loop. The operands of the very first iteration are loaded before
+//! the outer loop, and the last iteration loads for the first one in the next iteration of the outer loop. So a loop
+//! over channels inside a loop over the taps of a window never waits for its first loads.
+//!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
 //! ```text
@@ -50,6 +54,8 @@ attr_struct! {
         pub double_buffer: bool = false,
         /// The last iteration loads too, the elements that it has already: no condition stands around the loads.
         pub always: bool = false,
+        /// A serial loop whose body is the pipelined one: its last iteration loads for the next one of this loop.
+        pub around: Name = "".into(),
     }
 }
 
@@ -83,11 +89,13 @@ fn rename(heads: &[LoopHead], name: Name, prefix: Name) -> (Vec<LoopHead>, Subst
     (out, by)
 }
 
-/// The three statements that replace one copy.
+/// The statements that replace one copy.
 struct Pipelined {
     first: Stmt,
     store: Stmt,
     next: Stmt,
+    /// For the next iteration of the loop around, if there is one.
+    wrap: Option<Stmt>,
 }
 
 /// The value that is kept in registers.
@@ -111,56 +119,65 @@ impl Held {
         let bounds = bounds_with(f, heads);
         Held { value: clamp_loads(f, &element, &bounds), from: Some(b) }
     }
+
+    /// New registers for the elements of a copy whose loops are `own`.
+    fn registers(&self, f: &mut TensorFunction, name: Name, own: &[&LoopHead], copy: &Block) -> BufferId {
+        let bytes = f.buffers[copy.buffer].encoding == Encoding::ByteQuad;
+        let words = own.last().is_some_and(|l| l.kind == LoopKind::Vectorize && l.extent.is(4));
+        f.buffers.push(Buffer {
+            name,
+            dtype: self.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
+            shape: own.iter().map(|l| l.extent.clone()).collect(),
+            scope: Scope::Register,
+            encoding: if bytes && words { Encoding::ByteQuad } else { Encoding::Native },
+        })
+    }
 }
 
 impl SoftwarePipeline {
     fn pipeline(
         &self,
         f: &mut TensorFunction,
-        extent: &Int,
+        [extent, rounds]: [&Int; 2],
         heads: &[LoopHead],
         copy: &Block,
     ) -> Result<Pipelined, Refusal> {
-        let k = Int::var(self.r#loop);
+        let (k, around) = (Int::var(self.r#loop), Int::var(self.around));
         let name = copy.name;
         let (first_name, next_name) = (derived_name(name, "first".into()), derived_name(name, "next".into()));
-        check_new_block(f, first_name)?;
-        check_new_block(f, next_name)?;
-        if copy.indices.iter().any(|i| i.uses(self.r#loop)) {
+        let wrap_name = derived_name(name, "wrap".into());
+        if copy.indices.iter().any(|i| i.uses(self.r#loop) || i.uses(self.around)) {
             return Err(Refusal::at(name, "is stored at places that depend on the loop"));
         }
         let (first_heads, by) = rename(heads, name, first_name);
         let (next_heads, next_by) = rename(heads, name, next_name);
-        for l in first_heads.iter().chain(&next_heads) {
-            check_new_loop(f, l.var)?;
+        let (wrap_heads, wrap_by) = rename(heads, name, wrap_name);
+        for (name, heads) in [(first_name, &first_heads), (next_name, &next_heads), (wrap_name, &wrap_heads)] {
+            check_new_block(f, name)?;
+            heads.iter().try_for_each(|l| check_new_loop(f, l.var))?;
         }
         let held = Held::of(f, heads, &copy.value);
         let own: Vec<&LoopHead> = heads.iter().filter(|l| !matches!(l.kind, LoopKind::Local(_))).collect();
-        let bytes = f.buffers[copy.buffer].encoding == Encoding::ByteQuad;
-        let words = own.last().is_some_and(|l| l.kind == LoopKind::Vectorize && l.extent.is(4));
-        let next = f.buffers.push(Buffer {
-            name: next_name,
-            dtype: held.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
-            shape: own.iter().map(|l| l.extent.clone()).collect(),
-            scope: Scope::Register,
-            encoding: if bytes && words { Encoding::ByteQuad } else { Encoding::Native },
-        });
-        let load = |at: Int, by: &Substitution, name: Name| {
+        let next = held.registers(f, next_name, &own, copy);
+        let load = |[round, at]: [&Int; 2], by: &Substitution, name: Name| {
             let mut b = copy.clone();
             b.name = name;
             b.value = held.value.clone();
-            b.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &at), by));
+            b.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, at).substitute(self.around, round), by));
             b.buffer = next;
             b.indices = own.iter().map(|l| by[&l.var].clone()).collect();
             b
         };
-        let first = load(Int::new(0), &by, first_name);
+        let zero = Int::new(0);
+        let first = load([&zero, &zero], &by, first_name);
         // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339
         // a loop).
-        let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
+        let mut ahead = load([&around, &(k.clone() + 1).min(extent.clone() - 1)], &next_by, next_name);
         if !self.always {
             ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));
         }
+        let mut wrap = load([&(around.clone() + 1).min(rounds.clone() - 1), &zero], &wrap_by, wrap_name);
+        wrap.guards.extend([Cond::ge(k.clone() + 1, extent.clone()), Cond::lt(around + 1, rounds.clone())]);
         let mut store = copy.clone();
         let loaded = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
         store.value = match held.from {
@@ -174,6 +191,40 @@ impl SoftwarePipeline {
             first: nest(&first_heads, Stmt::Block(Box::new(first))),
             store: nest(heads, Stmt::Block(Box::new(store))),
             next: nest(&next_heads, Stmt::Block(Box::new(ahead))),
+            wrap: self.is_inside().then(|| nest(&wrap_heads, Stmt::Block(Box::new(wrap)))),
+        })
+    }
+
+    /// Whether another loop stands around the pipelined one.
+    fn is_inside(&self) -> bool {
+        !self.around.as_str().is_empty()
+    }
+
+    /// The number of iterations of the loop around, whose body is the pipelined one; 1 without one.
+    fn rounds(&self, f: &TensorFunction) -> Result<Int, Refusal> {
+        if !self.is_inside() {
+            return Ok(Int::new(1));
+        }
+        let outer = find_loop(f, self.around)?;
+        if self.double_buffer {
+            return Err(Refusal::at(self.around, "halves in turn are for one loop, not for one inside another"));
+        }
+        match &outer.body {
+            Stmt::For(l) if l.var == self.r#loop && outer.kind == LoopKind::Serial => Ok(outer.extent.clone()),
+            _ => Err(Refusal::at(self.around, format!("is no serial loop whose body is `{}`", self.r#loop))),
+        }
+    }
+
+    /// Puts the pipelined body into its loop, and what comes before all of them in front.
+    fn replace(&self, f: &mut TensorFunction, body: Stmt, mut before: Vec<Stmt>) -> Result<(), Refusal> {
+        let outermost = if self.is_inside() { self.around } else { self.r#loop };
+        replace_loop(f, outermost, |mut l| {
+            match &mut l.body {
+                Stmt::For(inner) if self.is_inside() => inner.body = body,
+                own => *own = body,
+            }
+            before.push(Stmt::For(Box::new(l)));
+            Ok(Stmt::seq(before))
         })
     }
 }
@@ -184,6 +235,7 @@ impl Instruction for SoftwarePipeline {
         if l.kind != LoopKind::Serial {
             return Err(Refusal::at(self.r#loop, "only a serial loop can be pipelined"));
         }
+        let rounds = self.rounds(f)?;
         let stored: Vec<BufferId> = l.body.blocks().iter().map(|b| b.buffer).collect();
         let mut body = match l.body {
             Stmt::Seq(list) => list,
@@ -211,7 +263,7 @@ impl Instruction for SoftwarePipeline {
                 let half = Int::var(self.r#loop).rem(2);
                 rewrite_body(&mut body, f, copy.buffer, &half);
             }
-            let p = self.pipeline(f, &l.extent, &heads, &copy)?;
+            let p = self.pipeline(f, [&l.extent, &rounds], &heads, &copy)?;
             if self.double_buffer {
                 f.buffers[copy.buffer].shape.insert(0, Int::new(2));
                 if let Scope::Subgroup { lane_dim, .. } = &mut f.buffers[copy.buffer].scope {
@@ -223,14 +275,11 @@ impl Instruction for SoftwarePipeline {
             if !l.extent.is(1) {
                 loads.push(p.next);
             }
+            loads.extend(p.wrap);
             last = last.max(n + 1);
         }
         body.splice(last..last, loads);
-        let body = Stmt::seq(body);
-        replace_loop(f, self.r#loop, |l| {
-            before.push(Stmt::For(Box::new(crate::tir::For { body, ..l })));
-            Ok(Stmt::seq(before))
-        })
+        self.replace(f, Stmt::seq(body), before)
     }
 }
 
@@ -294,6 +343,27 @@ mod tests {
         let g = scheduled(&matmul(6, 7, 10), &STAGE);
         let refused = refusal(&g, "software-pipeline {loop=as_ii, buffers=[as], double_buffer=true}");
         assert!(refused.contains("outside of `as_ii`"), "{refused}");
+    }
+
+    /// The last step of one iteration around loads the first of the next one.
+    #[test]
+    fn loops_inside_loops_are_pipelined_over_their_ends() {
+        let f = conv(2, 5, 6, 7, 4, 3, 1, 1);
+        let steps = [
+            "reorder {loops=[conv_i0, conv_r0, conv_r1, conv_r2, conv_i1, conv_i2, conv_i3]}",
+            "fuse {loops=[conv_r0, conv_r1], into=t}",
+            "stage-in-registers {block=conv, operand=\"0\", at=conv_r2, into=xs}",
+            "stage-in-registers {block=conv, operand=\"1\", at=conv_r2, into=ws}",
+            "decompose-reduction {block=conv, at=t}",
+        ];
+        let g = scheduled(&f, &steps);
+        assert_same(&f, &scheduled(&g, &["software-pipeline {loop=conv_r2, buffers=[xs, ws], around=t}"]));
+        let apart = "software-pipeline {loop=conv_r2, buffers=[xs], around=t, always=true}";
+        assert_same(&f, &scheduled(&g, &[apart]));
+        let refused =
+            |around: &str| refusal(&g, &format!("software-pipeline {{loop=conv_r2, buffers=[xs], {around}}}"));
+        assert!(refused("around=conv_r2").contains("no serial loop whose body is `conv_r2`"));
+        assert!(refused("around=t, double_buffer=true").contains("not for one inside another"));
     }
 
     #[test]

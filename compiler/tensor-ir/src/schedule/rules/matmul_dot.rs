@@ -227,7 +227,7 @@ fn accumulate(
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
     let always = !sketch.profile.quirks.has(&SINKS_LOADS);
-    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
+    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], always, ..SoftwarePipeline::default() })?;
     sketch.apply(Tensorize { r#loop: words[1], intrinsic: format!("dot4_{t}") })?;
     for block in [Name::new(&format!("{reduce}_init")), reduce] {
         let own = sketch.inside(block, thread)?;

@@ -19,6 +19,7 @@ use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_byt
 use super::decline::Decline;
 use super::direct;
 use super::matmul_tiled::fuse_output;
+use super::matrix_taps::{fuse_reduction, part_steps};
 use super::matrix_tile::{DEPTH, DEPTHS, FragmentTile, LEAST, Matrix, MatrixProduct, PAD, PLAIN, VECTOR};
 use super::sketch::Sketch;
 use super::split_depth::split_depth;
@@ -330,7 +331,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|v| Some(*v) != passing);
     sketch.reorder(&c.k.iter().chain(&pieces).chain(of_matrix).copied().collect::<Vec<_>>())?;
-    let k = sketch.fuse(&c.k, Name::new(&format!("{reduce}_k")))?;
+    let (taps, k) = fuse_reduction(sketch, reduce, c, (matrix, tile))?;
     let k = sketch.split(k, &[0, tile.depth / depth, depth], &["o", "i", "k"])?;
     sketch.reorder(&[&k[..2], &pieces, &[row, column, k[2]]].concat())?;
     sketch.apply(PadReduction { block: reduce })?;
@@ -358,9 +359,10 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
             }
         }
     }
-    sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
+    sketch.apply(DecomposeReduction { block: reduce, at: taps.unwrap_or(k[0]) })?;
     let always = !sketch.profile.quirks.has(&SINKS_LOADS);
-    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, b], double_buffer: false, always })?;
+    let around = taps.unwrap_or(Name::new(""));
+    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, b], double_buffer: false, always, around })?;
     if apart {
         let [into, buffer] = [a, b].map(|b| Name::new(&format!("{b}_next")));
         sketch.apply(MergeBuffers { buffer, into })?;
@@ -376,11 +378,16 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     sketch.unroll(k[1])?;
     pieces.iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, row, format!("multiply_add_{m}x{n}x{depth}_f16_f32"))?;
-    let init = Name::new(&format!("{reduce}_init"));
-    let fill = sketch.inside(init, loops.subgroup)?;
+    fill_accumulators(sketch, product, loops)?;
+    if taps.is_some() { part_steps(sketch, a, k[0]) } else { Ok(()) }
+}
+
+/// Sets the accumulators to zero, a matrix at a time.
+fn fill_accumulators(sketch: &mut Sketch<'_>, p: &FragmentProduct<'_>, loops: &Loops) -> Result<(), Decline> {
+    let fill = sketch.inside(Name::new(&format!("{}_init", p.reduce)), loops.subgroup)?;
     let outer = fill.len().saturating_sub(2);
     fill[..outer].iter().try_for_each(|v| sketch.unroll(*v))?;
-    tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))
+    tensorize(sketch, fill[outer], format!("fill_{}x{}_f32", p.matrix.m, p.matrix.n))
 }
 
 /// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the

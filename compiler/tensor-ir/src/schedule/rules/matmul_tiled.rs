@@ -244,7 +244,7 @@ pub(super) fn accumulate(
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
     let always = !sketch.profile.quirks.has(&SINKS_LOADS);
-    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
+    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], always, ..SoftwarePipeline::default() })?;
     let of = |block: Name| [Name::new(&format!("{block}_init")), block];
     for block in of(reduce).into_iter().chain(window.into_iter().flat_map(|w| of(w.block))) {
         unroll_tile(sketch, block, thread, k[0])?;

@@ -3,11 +3,11 @@
 use super::{Choice, choices, schedule, schedule_with};
 use crate::attr::Attr;
 use crate::profile::DeviceProfile;
-use crate::schedule::MergeBuffers;
 use crate::schedule::testing::{
     Asking, MATRIX_SHAPES, SUBGROUP_SIZES, asking, assert_every_choice, assert_same, assert_same_on_subgroups, chosen,
     matrix_device as device, parsed as function, proposed,
 };
+use crate::schedule::{MergeBuffers, PeelLoop};
 use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
 
 fn product(m: i64, n: i64, k: i64) -> TensorFunction {
@@ -115,6 +115,35 @@ fn threads_apart_copy_small_tiles() {
         assert!(g.trace.iter().any(|i| i.as_any().is::<MergeBuffers>()), "{:?}", g.trace);
         let sizes: Vec<u32> = SUBGROUP_SIZES.into_iter().filter(|s| (subgroup.0..=subgroup.1).contains(s)).collect();
         assert_same_on_subgroups(&f, &g, &sizes);
+    }
+}
+
+/// For a compiler that takes what does not change out of short loops alone, the taps of a window are a loop around the
+/// K steps of small tiles; where a tap has less than three steps, or no whole ones, both are one loop.
+#[test]
+fn taps_are_a_loop_around_the_steps() {
+    let of_driver = device([8, 16, 16], (32, 32)).profile.with_driver("intel open-source mesa driver");
+    let p = asking(of_driver, "matmul-matrix");
+    for (tile, h, c, apart) in [
+        ([2, 2, 2, 2], 5, 64, true),
+        ([2, 2, 2, 2], 9, 48, true),
+        ([4, 4, 2, 2], 7, 48, true),
+        ([2, 2, 2, 2], 5, 32, false),
+        ([2, 2, 2, 2], 5, 56, false),
+        ([4, 4, 4, 2], 5, 64, false),
+    ] {
+        let f = convolution(h, c, 20);
+        let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+        let points = choices(&made.trace);
+        let unit = points.iter().find(|c| c.point == "tile".into()).expect("tiles are a choice").unit;
+        let tile = Attr::List(tile.into_iter().map(Attr::Int).collect());
+        let list = [("tile", tile), ("depth", Attr::Int(16)), ("slices", Attr::Int(1))];
+        let list = list.map(|(point, value)| Choice { unit, point: point.into(), value });
+        let list: Vec<Choice> = list.into_iter().filter(|l| points.iter().any(|c| c.point == l.point)).collect();
+        let mut g = schedule_with(&f, &[], &p, &list).unwrap_or_else(|e| panic!("{e}")).function;
+        g.name = f.name;
+        assert_eq!(g.trace.iter().any(|i| i.as_any().is::<PeelLoop>()), apart, "{c} channels: {:?}", g.trace);
+        assert_same(&f, &g);
     }
 }
 

@@ -32,8 +32,9 @@ const PLAIN_VECTORS: i64 = 2;
 const FUNCTION_VECTORS: i64 = 7;
 
 /// Products of a K step, at most, whose loop is short (nir_opt_gcm: less than 100 instructions), where copies need
-/// little arithmetic.
+/// little arithmetic; and where they are under the condition of a window.
 const SHORT_PRODUCTS: i64 = 8;
+const SHORT_PRODUCTS_OF_WINDOW: i64 = 4;
 const HOISTED: i64 = 3;
 
 /// The tile of a workgroup.
@@ -129,6 +130,10 @@ impl FragmentTile {
         let (rows, columns) = self.size(m);
         let [left, right] = [rows, columns].map(|n| n * self.depth / RUN);
         (left % lanes == 0 && right % lanes == 0 && left + right <= self.tasks() * lanes).then_some(left)
+    }
+    /// Whether a K step that copies out of a window is a short loop.
+    pub(super) fn is_short(&self, m: Matrix) -> bool {
+        self.pieces.0 * self.pieces.1 * self.depth / m.k <= SHORT_PRODUCTS_OF_WINDOW
     }
     /// Registers of a lane for the addresses of matrices that a compiler takes out of a short loop, beyond those that
     /// operands leave free which pass by.

@@ -42,6 +42,7 @@ mod matmul_subgroup;
 mod matmul_tile;
 mod matmul_tiled;
 mod matmul_vector;
+mod matrix_taps;
 #[cfg(test)]
 mod matrix_tests;
 mod matrix_tile;
