@@ -61,7 +61,8 @@ counts! {
     Operation,
     /// An operation of a lane of a leaf that has more conditions than strips.
     General,
-    /// A shift of an integer, and what is done with its bits: no strip has words without a sign.
+    /// A shift of an integer, and what is done with its bits: no strip has words without a sign. A lane of a reduction
+    /// whose place or condition is a quotient takes as long.
     Bits,
     /// A load or store of a vector.
     Access,

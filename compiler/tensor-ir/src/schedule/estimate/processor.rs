@@ -6,7 +6,7 @@ use super::reads::{Demand, Loop, Read, extent, iterations};
 use super::stages::Stages;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use super::units::named;
-use crate::int::Cond;
+use crate::int::{Cond, IntNode};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
@@ -326,7 +326,9 @@ impl<'s, 'f> Counter<'s, 'f> {
             true => self.add(Count::General, times * plain),
             false => self.add(Count::Operation, vectors * plain),
         }
-        self.add(Count::Bits, times * shifts(&block.value));
+        // No rule splits the loops of a reduction so that quotients move evenly along the lanes.
+        let divides = block.reduce.is_some() && lane.is_some_and(|v| divides(&block.value, v));
+        self.add(Count::Bits, times * (shifts(&block.value) + f64::from(u8::from(divides))));
         self.add(Count::Function, vectors * functions);
         for r in reads {
             match lane.and_then(|v| self.step(r, v)) {
@@ -418,6 +420,15 @@ fn shifts(e: &Expr) -> f64 {
         }
     });
     sum
+}
+
+/// True if a place or a condition in an expression has a quotient or remainder of loop `v`.
+fn divides(e: &Expr, v: Name) -> bool {
+    let mut found = false;
+    e.visit_ints(&mut |i| {
+        i.visit(&mut |i| found |= matches!(i.node(), IntNode::Div(of, _) | IntNode::Mod(of, _) if of.uses(v)));
+    });
+    found
 }
 
 /// Conditions of a leaf that runs as strips, at most.

@@ -290,7 +290,10 @@ impl<'f> Stages<'f> {
             let mut dims = index.iter().zip(&self.f.buffers[b].shape);
             dims.try_fold(0i64, |flat, (i, d)| flat.checked_mul(extent(d))?.checked_add(i.eval(&here)?))
         };
-        at(1)?.checked_sub(at(0)?)
+        let (first, step) = (at(0)?, at(1)?.checked_sub(at(0)?)?);
+        // As far as another iteration of the loop: a quotient has two steps, or stays for some.
+        let far = self.middle(v)?.min(FAR);
+        (far < 2 || at(far)?.checked_sub(first)? == far.checked_mul(step)?).then_some(step)
     }
     /// The middle of the range of a loop.
     fn middle(&self, v: Name) -> Option<i64> {
@@ -298,6 +301,9 @@ impl<'f> Stages<'f> {
         loops.into_iter().find(|l| l.0 == v).map(|l| extent(&l.1) / 2)
     }
 }
+
+/// Iterations after which an index is looked at again.
+const FAR: i64 = 31;
 
 /// Values of variables.
 type Place = SmallVec<[(Name, i64); 8]>;

@@ -115,7 +115,7 @@ fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
         let at = if inner.is_empty() { outer.last().copied() } else { inner.first().copied() };
         let n = at.unwrap_or(1);
         let part = n.min(MOST);
-        tasks *= if inner.is_empty() { part as f64 / n as f64 } else { 1.0 } * (n as f64 / part as f64).ceil();
+        tasks *= if inner.is_empty() { 1.0 / n as f64 } else { 1.0 } * (n as f64 / part as f64).ceil();
         match inner.first_mut() {
             Some(first) => *first = part,
             None => inner.push(part),
