@@ -104,74 +104,74 @@ static TABLE: [Prices; 2] = [
     Prices {
         tile: [14, 32],
         ns: [
-            206.0,    // Kernel
+            202.8,    // Kernel
             0.0,      // Task
-            99.02,    // ProductTile
-            3.075,    // ProductPart
-            0.0141,   // ProductStep
+            99.73,    // ProductTile
+            3.094,    // ProductPart
+            0.01061,  // ProductStep
             0.0,      // ProductFarColumn
             0.109,    // ProductVector
-            0.3042,   // ProductEdge
+            0.304,    // ProductEdge
             800.0,    // ProductLoneTap
-            0.6036,   // ProductCopy
-            0.0302,   // ProductFarRow
-            0.07169,  // ProductNearRow
-            0.1147,   // ProductResult
+            0.5973,   // ProductCopy
+            0.02978,  // ProductFarRow
+            0.07133,  // ProductNearRow
+            0.1111,   // ProductResult
             3.0,      // ProductScattered
-            223.3,    // WindowTile
-            9.147,    // WindowPart
-            0.3581,   // WindowVector
+            221.7,    // WindowTile
+            9.053,    // WindowPart
+            0.3599,   // WindowVector
             0.0,      // WindowEdge
-            28.13,    // Leaf
-            0.0,      // Run
+            24.58,    // Leaf
+            3.0,      // Run
             0.0,      // Operation
-            0.07563,  // General
+            0.07589,  // General
             12.0,     // Bits
-            1.106,    // Access
-            0.2083,   // Apart
-            12.01,    // Function
-            0.0,      // FoldResult
+            1.034,    // Access
+            0.2067,   // Apart
+            11.62,    // Function
+            10.0,     // FoldResult
             0.0,      // Fold
             0.0,      // Byte
-            0.001839, // FarByte
-            0.005107, // Again
+            0.001994, // FarByte
+            0.005128, // Again
             0.02,     // FarAgain
         ],
     },
     Prices {
         tile: [5, 16],
         ns: [
-            193.4,     // Kernel
+            193.0,     // Kernel
             0.0,       // Task
-            74.83,     // ProductTile
-            1.797,     // ProductPart
-            0.5481,    // ProductStep
+            75.01,     // ProductTile
+            1.796,     // ProductPart
+            0.5502,    // ProductStep
             0.4168,    // ProductFarColumn
-            0.08074,   // ProductVector
+            0.08055,   // ProductVector
             0.0,       // ProductEdge
             800.0,     // ProductLoneTap
             0.0,       // ProductCopy
             0.0,       // ProductFarRow
             0.0,       // ProductNearRow
-            0.07745,   // ProductResult
+            0.07705,   // ProductResult
             3.0,       // ProductScattered
-            86.73,     // WindowTile
-            18.4,      // WindowPart
-            0.3167,    // WindowVector
-            2.131,     // WindowEdge
-            55.78,     // Leaf
-            2.269,     // Run
+            86.23,     // WindowTile
+            18.39,     // WindowPart
+            0.3176,    // WindowVector
+            2.121,     // WindowEdge
+            50.37,     // Leaf
+            3.0,       // Run
             0.0,       // Operation
-            0.107,     // General
+            0.1067,    // General
             12.0,      // Bits
-            0.3004,    // Access
-            0.26,      // Apart
-            6.405,     // Function
-            0.0,       // FoldResult
+            0.3195,    // Access
+            0.2442,    // Apart
+            6.274,     // Function
+            10.0,      // FoldResult
             0.0,       // Fold
             0.0,       // Byte
-            0.0007994, // FarByte
-            0.002871,  // Again
+            0.0007417, // FarByte
+            0.002864,  // Again
             0.02,      // FarAgain
         ],
     },
