@@ -14,7 +14,7 @@ use std::path::Path;
 use weft::plain_files::read_plain;
 use workbench::arrays::{Named, write_arrays};
 use workbench::executor::{Device, execute_cached};
-use workbench::models::{blamed_on_chance, inputs_for, load, load_with_values};
+use workbench::models::{Chance, inputs_for, load, load_with_values};
 use workbench::range_checks::count_out_of_range;
 use workbench::values_by_name::{values, with_results};
 use workbench::{Code, Error, Result};
@@ -46,9 +46,9 @@ pub fn execute(a: &RunArgs) -> Result<()> {
         Some(bundle) => workbench::bundles::session(bundle, &a.common, &device, a.bundle.require_compiled)?,
         None => execute_cached(with_dumped(a, module.clone())?, &a.common, &device, &inputs)?,
     };
-    let ran = state.time("run", || executor.run_in_order(&inputs)).map_err(Error::from);
-    let by_chance = |e| if given.is_none() { blamed_on_chance(e, &module, &inputs) } else { e };
-    let results = ran.map_err(by_chance)?;
+    let chance = Chance::of(&module, &inputs, given.as_ref());
+    let ran = state.time("run", || executor.run_in_order(&inputs));
+    let results = ran.map_err(|e| chance.blamed(e))?;
     let outputs: Named = executor.output_names().into_iter().zip(results).collect();
     if let Some(path) = &a.output {
         write_arrays(path, &outputs)?;

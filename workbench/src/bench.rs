@@ -19,7 +19,7 @@ mod timeline;
 
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
-use crate::models::{inputs_for, load};
+use crate::models::{Chance, inputs_for, load};
 use crate::progress::{Progress, log};
 use crate::record::Versioned;
 use crate::settings::Settings;
@@ -215,15 +215,17 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         None => load(model, settings, given.as_ref()),
     })?;
     let inputs = inputs_for(&module, given.as_ref(), settings)?;
+    let chance = Chance::of(&module, &inputs, given.as_ref());
     let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
     let (work, before) = (Work::of(&module, &inputs), State::now());
     let mixed = (settings.amp != "off" && bundle.is_none() && place.not_timed.is_none()).then(|| module.clone());
     let measured = match &place.not_timed {
-        _ if bundle.is_some() => of_bundle(a, place, settings, (bundle, module), &inputs)?,
-        None => timed(a, place, settings, module, &inputs)?,
-        Some(why) => not_timed(a, place, settings, module, &inputs, why)?,
+        _ if bundle.is_some() => of_bundle(a, place, settings, (bundle, module), &inputs),
+        None => timed(a, place, settings, module, &inputs),
+        Some(why) => not_timed(a, place, settings, module, &inputs, why),
     };
+    let measured = measured.map_err(|e| chance.blamed(e))?;
     let against_f32 = mixed.map(|m| against_f32(&measured.results, &m, settings, device, &inputs)).transpose()?;
     let trace = match a.trace {
         true => {

@@ -18,7 +18,7 @@ use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::match_models::{ModelDiff, match_modules};
-use crate::models::{inputs_for, load};
+use crate::models::{Chance, inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
 use crate::range_checks::count_out_of_range;
@@ -91,11 +91,12 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let given = crate::inputs::given(&a.input, &a.model, settings)?;
     let module = load(&a.model, settings, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), settings)?;
+    let chance = Chance::of(&module, &inputs, given.as_ref());
     let device = crate::executor::open_device(settings)?;
     warn_of_lost_nan(a);
     let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, settings)).transpose()?;
     let profile = profile_on(settings, &device)?;
-    let (pipeline, chosen) = calibrated_pipeline(&module, settings, &profile, &inputs)?;
+    let (pipeline, chosen) = calibrated_pipeline(&module, settings, &profile, &inputs).map_err(|e| chance.blamed(e))?;
     let executor = execute_with(module.clone(), pipeline.clone(), settings, &device, &profile, false)?;
     let mixed = executor.is_mixed();
     let mut out =
@@ -104,7 +105,7 @@ pub fn compare(a: &Request) -> Result<Comparison> {
         return Ok(Comparison { pass: true, ..out });
     }
     let names = executor.output_names();
-    let (got, place) = executor.run_unchecked(&inputs)?;
+    let (got, place) = executor.run_unchecked(&inputs).map_err(|e| chance.blamed(e))?;
     out.lost = lost_positions(&module, &inputs, &got);
     let own_ms = a.peer.as_ref().map(|_| timed(|| Ok(executor.run_unchecked(&inputs).map(drop)?))).transpose()?;
     drop(executor);

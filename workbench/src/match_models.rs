@@ -10,7 +10,7 @@ mod record;
 
 use crate::error::{Error, Result};
 use crate::inputs::Inputs;
-use crate::models::{inputs_for, load};
+use crate::models::{Chance, inputs_for, load};
 use crate::progress::log;
 use crate::settings::Settings;
 use crate::values_by_name::{exact_values, nodes_of};
@@ -34,7 +34,8 @@ const COARSE: f64 = 0.05;
 pub fn match_models(paths: [&str; 2], rtol: Option<f64>, settings: &Settings) -> Result<ModelDiff> {
     let [a, b] = [load(paths[0], settings, None)?, load(paths[1], settings, None)?];
     let inputs = inputs_for(&a, None, settings)?;
-    match_modules(paths, [&a, &b], &inputs, rtol, settings)
+    let chance = Chance::of(&a, &inputs, None);
+    match_modules(paths, [&a, &b], &inputs, rtol, settings).map_err(|e| chance.blamed(e))
 }
 
 /// Matches the nodes of two modules, which are called `paths`, with inputs of the first.
@@ -88,7 +89,8 @@ pub fn named_alike(first: &str, second: &str, input: &Inputs, settings: &Setting
     let given = crate::inputs::given(input, first, settings)?;
     let [a, mut b] = [load(first, settings, given.as_ref())?, load(second, settings, given.as_ref())?];
     let inputs = inputs_for(&a, given.as_ref(), settings)?;
-    let found = match_modules([first, second], [&a, &b], &inputs, None, settings)?;
+    let chance = Chance::of(&a, &inputs, given.as_ref());
+    let found = match_modules([first, second], [&a, &b], &inputs, None, settings).map_err(|e| chance.blamed(e))?;
     let pairs = found.pairs.iter().map(|p| (&p.a, &p.b)).chain(found.partings.iter().map(|p| (&p.a, &p.b)));
     let names: FxHashMap<&str, &str> = pairs.map(|(a, b)| (b.as_str(), a.as_str())).collect();
     log(settings, format!("{} of {} nodes of {second} have a counterpart in {first}", names.len(), found.nodes[1]));

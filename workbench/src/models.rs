@@ -4,7 +4,7 @@ mod shapes;
 mod values;
 
 pub use shapes::sizes;
-pub use values::{blamed_on_chance, calibration_inputs, inputs_for};
+pub use values::{Chance, calibration_inputs, inputs_for};
 
 use crate::arrays::Named;
 use crate::error::{Code, Error, Result};

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use workbench::executor::{chosen_pipeline, target_profile};
 use workbench::inputs::given;
-use workbench::models::{inputs_for, load, load_kept_open};
+use workbench::models::{Chance, inputs_for, load, load_kept_open};
 use workbench::options::{Heading, Tabled};
 use workbench::progress::log;
 use workbench::settings::Settings;
@@ -85,7 +85,8 @@ fn passes(a: &ExportArgs, module: &Module, profile: &DeviceProfile) -> Result<Pi
         let given = given(&a.input, &a.model, &a.common)?;
         let sized = load(&a.model, &a.common, given.as_ref())?;
         let inputs = inputs_for(&sized, given.as_ref(), &a.common)?;
-        chosen_pipeline(&sized, &a.common, profile, &inputs)?.0
+        let chance = Chance::of(&sized, &inputs, given.as_ref());
+        chosen_pipeline(&sized, &a.common, profile, &inputs).map_err(|e| chance.blamed(e))?.0
     } else {
         chosen_pipeline(module, &a.common, profile, &[])?.0
     };

@@ -82,20 +82,35 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, settings: &Settings) -
     Ok(out)
 }
 
-/// Says of an error in a network with branches or loops which random numbers may have decided it.
-pub fn blamed_on_chance(e: Error, module: &Module, inputs: &[Tensor]) -> Error {
-    let f = module.main();
-    let branches = f.walk().into_iter().any(|n| !f.nodes[n].regions.is_empty());
-    let one = |(&p, t): (&ValueId, &Tensor)| {
-        let decides = t.len() == 1 && !t.dtype().is_float();
-        decides.then(|| format!("`{}` is {}", f.values[p].name.map_or("", Name::as_str), t.to_f64_vec()[0]))
-    };
-    let drawn: Vec<String> = f.params().iter().zip(inputs).filter_map(one).collect();
-    if e.code != Code::Input || !branches || drawn.is_empty() {
-        return e;
+/// Random numbers among the inputs of a network with branches or loops, which may decide what runs.
+pub struct Chance {
+    /// Each with its name; none where inputs were given, or where there is no branch.
+    drawn: Vec<String>,
+}
+
+impl Chance {
+    /// Of `inputs`, which are random unless they were `given`.
+    pub fn of(module: &Module, inputs: &[Tensor], given: Option<&Named>) -> Chance {
+        let f = module.main();
+        let branches = f.walk().into_iter().any(|n| !f.nodes[n].regions.is_empty());
+        if given.is_some() || !branches {
+            return Chance { drawn: vec![] };
+        }
+        let one = |(&p, t): (&ValueId, &Tensor)| {
+            let decides = t.len() == 1 && !t.dtype().is_float();
+            decides.then(|| format!("`{}` is {}", f.values[p].name.map_or("", Name::as_str), t.to_f64_vec()[0]))
+        };
+        Chance { drawn: f.params().iter().zip(inputs).filter_map(one).collect() }
     }
-    let help = format!("random inputs decided which branch ran ({}): give real ones with -i", drawn.join(", "));
-    e.help(help)
+    /// An error of a run; it says which random numbers may have decided it.
+    pub fn blamed(&self, e: impl Into<Error>) -> Error {
+        let e = e.into();
+        if e.code != Code::Input || self.drawn.is_empty() {
+            return e;
+        }
+        let drawn = self.drawn.join(", ");
+        e.help(format!("random inputs decided which branch ran ({drawn}): give real ones with -i"))
+    }
 }
 
 /// Standard normal floats (sum of uniforms), small non-negative integers, random bools.
