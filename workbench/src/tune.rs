@@ -27,7 +27,7 @@ pub mod units;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::short_name;
-use crate::models::{inputs_for, load};
+use crate::models::{Chance, inputs_for, load};
 use crate::progress::{Progress, go_on, log};
 use crate::settings::Settings;
 use crate::worker::Setup;
@@ -159,13 +159,15 @@ fn one(
     let given = crate::inputs::given(&a.input, model, settings)?;
     let module = load(model, settings, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), settings)?;
+    let chance = Chance::of(&module, &inputs, given.as_ref());
     let executor = execute(module.clone(), settings, device, &inputs)?.sized_for(&inputs)?;
     let profile = profile_on(settings, device)?;
     let timed = match a.kernel {
         None => regions::measure(a, (&module, &inputs), device, file)?,
         Some(_) => vec![],
     };
-    let mut units = units(&executor, &profile, &Runs::of(&executor, settings, &inputs)?)?;
+    let runs = Runs::of(&executor, settings, &inputs).map_err(|e| chance.blamed(e))?;
+    let mut units = units(&executor, &profile, &runs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
         keep_kernel(&mut units, &executor, name)?;
@@ -224,13 +226,17 @@ fn keep_kernel(units: &mut Vec<Unit>, executor: &weft::Session, name: &str) -> R
 }
 
 /// Says where the budget ended: after so many functions of all, before those with the share `rest` of the time.
-fn ended((done, all): (usize, usize), rest: f64, spent: Duration) -> String {
-    let (seconds, percent) = (spent.as_secs_f64(), rest * 1e2);
+/// `part` of the budget is for the search, of which a time was spent when it began.
+fn ended((done, all): (usize, usize), rest: f64, (spent, part): (Duration, f64)) -> String {
+    let percent = rest * 1e2;
     match done {
-        0 => format!(
-            "tune: 0 of {all} functions were searched, since the network itself took {seconds:.0} s to measure: give a \
-             larger --budget"
-        ),
+        0 => {
+            let [first, every] = [1, all].map(|n| ((spent.as_secs_f64() + n as f64 * LEAST_SECONDS) / part).ceil());
+            format!(
+                "tune: 0 of {all} functions were searched: --budget {first:.0}s is the least for the first of them, \
+                 {every:.0}s for all"
+            )
+        }
         _ => format!("tune: the budget ends after {done} of {all} functions; the rest has {percent:.0} % of the time"),
     }
 }
@@ -253,7 +259,8 @@ fn search_all(
             break;
         }
         if left < LEAST_SECONDS {
-            log(&a.settings, ended((n, units.len()), rest / total, start.elapsed()));
+            let part = if a.kernel.is_some() { 1.0 } else { SEARCH };
+            log(&a.settings, ended((n, units.len()), rest / total, (start.elapsed(), part)));
             break;
         }
         let part = ceilings.map_or(0.0, |c| unit.part_of_roof(&c, target.profile));
