@@ -51,6 +51,9 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
 
 /// The module: of text from a file or stdin, or of a model.
 fn read(a: &OptArgs) -> Result<Module> {
+    let (batch, dim, shape) = (a.common.batch.is_some(), !a.common.dim.is_empty(), !a.common.shape.is_empty());
+    let of_sizes = [("batch", batch), ("dim", dim), ("shape", shape)];
+    let given: Vec<&str> = of_sizes.into_iter().filter(|o| o.1).map(|o| o.0).collect();
     let text = match a.file.as_str() {
         "-" => {
             let mut s = String::new();
@@ -58,13 +61,15 @@ fn read(a: &OptArgs) -> Result<Module> {
             s
         }
         model if !is_path(model) || Path::new(model).extension().is_some_and(|e| e == "onnx") => {
-            let sized = a.common.batch.is_some() || !a.common.dim.is_empty() || !a.common.shape.is_empty();
-            return if sized { load(model, &a.common, None) } else { load_open(model, &a.common) };
+            return if given.is_empty() { load_open(model, &a.common) } else { load(model, &a.common, None) };
         }
         path => {
             weft::plain_files::read_text(path.as_ref()).map_err(|e| Error::input(format!("cannot read {path}: {e}")))?
         }
     };
+    if let Some(option) = given.iter().find(|o| !a.common.is_default(o)) {
+        return Err(Error::usage(format!("--{option} is for models: a text has its own sizes")).at(a.file.clone()));
+    }
     let module = compiler::text::parse_module(&text).map_err(|e| Error::input(e.to_string()).at(a.file.clone()))?;
     compiler::verify::verify_module(&module)
         .map_err(|e| Error::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;

@@ -54,9 +54,9 @@ const USES: &[Use] = &[
     },
     Use {
         command: "opt",
-        headings: &[DEVICE, COMPILER, OUTPUT],
-        without: &["json", "external", "host_call", "host_functions"],
-        first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass"],
+        headings: ALL,
+        without: &["json", "external", "host_call", "host_functions", "weights", "seed"],
+        first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass", "dim"],
         examples: [
             "weft opt model.onnx --passes 'fold-constants,fuse-ops {mode=classic}'",
             "weft compile squeezenet1_1 --emit weft | weft opt --passes apply-schedules --emit wgsl",

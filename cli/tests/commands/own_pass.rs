@@ -23,3 +23,16 @@ fn the_command_itself_does_not_know_it() {
     let err = opt(command(), "scale-constants").refused(2, "no such pass").stderr;
     assert!(err.contains("known: "), "{err}");
 }
+
+/// A model whose branches have different ranks is read with the sizes that decide which one runs.
+#[test]
+fn sizes_are_given_to_a_model_and_not_to_a_text() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts/if_of_sizes.onnx");
+    let words = ["opt", model, "--passes", "infer-types"];
+    command().args(words).run().refused(4, "`steps` may be given");
+    let out = command().args(words).args(["--dim", "steps=2"]).run().succeeded().stdout;
+    assert!(out.contains("graph @main(%x: f32[1,2])"), "{out}");
+    let text = "graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %0 = relu %x : f32[2]\n  return %0\n}\n";
+    let ran = command().args(["opt", "--passes", "infer-types", "--dim", "steps=2"]).input(text).run();
+    ran.refused(2, "--dim is for models");
+}
