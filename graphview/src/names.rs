@@ -15,8 +15,8 @@ pub struct Named {
     pub groups: Vec<usize>,
 }
 
-/// What `name` is in the compilation: a node, else a layer, a group or a kernel as tables call them. Without groups it
-/// is no name of theirs; remarks may still know it.
+/// What `name` is in the compilation: a node, else a layer, a group, a kernel or a tensor function as tables call them.
+/// Without groups it is no name of theirs; remarks may still know it.
 pub fn find(t: &CompileTrace, name: &str) -> Named {
     let exact = t.groups_of_node(name);
     if !exact.is_empty() {
@@ -29,7 +29,8 @@ pub fn find(t: &CompileTrace, name: &str) -> Named {
         let named = |i: &usize| t.kernels[*i].name == name || t.kernels[*i].file(*i) == name;
         (0..t.kernels.len()).find(named).map_or(vec![], |k| t.groups_of(k))
     };
-    let groups = [with(&|g| g.label == name), with(&|g| short(g) == name), of_kernel()];
+    let of_function = with(&|g| g.tensor_function.as_deref() == Some(name));
+    let groups = [with(&|g| g.label == name), with(&|g| short(g) == name), of_kernel(), of_function];
     let groups = groups.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
     let node = groups.first().map_or(name, |&i| t.groups[i].layer.as_str()).to_string();
     Named { node, groups }

@@ -4,7 +4,7 @@ use super::runs::{Runs, Taken};
 use crate::error::{Code, Error, Result};
 use crate::names::did_you_mean;
 use crate::node_names;
-use compiler::compile::{Compiled, constant_operands, operand_buffers};
+use compiler::compile::{Compiled, GroupKind, constant_operands, operand_buffers};
 use compiler::name::Name;
 use compiler::plan::PlanKernel;
 use compiler::profile::DeviceProfile;
@@ -83,7 +83,10 @@ pub fn owners(compiled: &Compiled, name: &str) -> Result<Vec<Name>> {
     // `layer1` of `layer1+relu/relu_0`.
     let own = |k: &PlanKernel| node_names::base(k.name.split('/').next().unwrap_or(&k.name)) == node_names::base(name);
     let of_nodes = || compiled.groups.iter().filter(|g| g.origins.iter().any(|o| o.as_str() == name));
-    let found: [Vec<Name>; 3] = [
+    let of_label = || compiled.groups.iter().filter(|g| g.label == name);
+    let found: [Vec<Name>; 4] = [
+        // Equal groups share a function, whose kernels are called after the first of them.
+        of_label().filter_map(|g| g.tensor_function).collect(),
         kernels.iter().find(|k| own(k)).map(|k| k.function).into_iter().collect(),
         of_nodes().filter_map(|g| g.tensor_function).collect(),
         kernels.iter().filter(|k| node_names::in_layer(&k.name, name)).map(|k| k.function).collect(),
@@ -95,6 +98,10 @@ pub fn owners(compiled: &Compiled, name: &str) -> Result<Vec<Name>> {
     found.dedup();
     if !found.is_empty() {
         return Ok(found);
+    }
+    if of_label().chain(of_nodes()).any(|g| g.kind == GroupKind::View) {
+        return Err(Error::usage(format!("`{name}` has no kernel: it is a view, which costs nothing"))
+            .help("`weft explain MODEL --node NAME` says what is around it"));
     }
     let known = kernels.iter().map(|k| k.name.clone()).chain(compiled.unscheduled.keys().map(|f| f.to_string()));
     let near = did_you_mean(name, known.collect());
