@@ -211,7 +211,12 @@ pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
         own || document.layer_of(n).is_some_and(|l| l.contains(name)) || n.origins.iter().any(|o| o.contains(name))
     };
     let found = nodes.iter().find(part);
-    let found = found.ok_or_else(|| Fault::Asked(format!("no box of this stage is `{name}`, or came from it")))?;
+    let missing = || {
+        let near = graphview::names::did_you_mean(name, graphview::names::all(v.trace()));
+        let near = near.map_or(String::new(), |near| format!("; {near}"));
+        Fault::Asked(format!("no box of this stage is `{name}`, or came from it{near}"))
+    };
+    let found = found.ok_or_else(missing)?;
     v.focus_key(&found.key.clone());
     Ok(())
 }

@@ -141,10 +141,11 @@ fn values_of_a_file_and_another_model_are_shown() {
 fn what_is_not_there_is_refused_with_what_is() {
     let f = folder("view-refused");
     let (trace, out) = (f.join("m.trace"), f.join("a.png"));
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["--pass", "fuse-oops"], 2, "there is no pass `fuse-oops`; there are source, "),
         (&["--view", "graf"], 2, "there is no view `graf`; there are graph, "),
         (&["--select", "nobody"], 2, "no box of this stage is `nobody`"),
+        (&["--select", "Conv_O"], 2, "is `Conv_O`, or came from it; did you mean: Conv_0"),
         (&["--size", "9x9"], 2, "give a width and a height"),
         (&["--pixels", "40"], 2, "give a number from 0.5 to 4"),
         (&["--beside", "nowhere.trace"], 3, "cannot read nowhere.trace"),
