@@ -35,7 +35,7 @@ pub fn execute(a: &BenchArgs) -> Result<()> {
         &request,
         &mut |settings, timed| {
             if rows_alone || timed && !quiet {
-                *lines.borrow_mut() = Some(Lines::new(a, settings)?);
+                *lines.borrow_mut() = Some(Lines::new(a, settings));
             }
             Ok(())
         },

@@ -105,11 +105,13 @@ pub struct Lines {
     /// Rows of kernels in place of results.
     per_kernel: bool,
     form: Form,
+    /// Names of the columns of a written form, until they are printed above the first row.
+    head: Vec<String>,
 }
 
 impl Lines {
-    /// Prints the header of a written form; a table prints its own with the first row.
-    pub fn new(a: &BenchArgs, settings: &[Setting]) -> Result<Lines> {
+    /// Prints nothing: the header comes with the first row, so that a model that cannot be read has none.
+    pub fn new(a: &BenchArgs, settings: &[Setting]) -> Lines {
         let columns = if a.decoding.decode.is_some() { Columns::TOKENS } else { Columns::RUNS };
         let widest = settings.iter().map(|s| s.others(columns.settings).chars().count()).max().unwrap_or(0);
         let written = a.format != "table";
@@ -138,20 +140,16 @@ impl Lines {
         }
         let head: Vec<(&str, usize)> = shown.iter().map(|&i| all[i]).collect();
         if !written {
-            return Ok(Lines { columns, shown, per_kernel, form: Form::Table(Rows::new(&head)) });
+            return Lines { columns, shown, per_kernel, form: Form::Table(Rows::new(&head)), head: vec![] };
         }
         let csv = a.format == "csv";
-        let (width, form) = (head.len(), Form::Written { csv });
-        let lines = Lines { columns, shown, per_kernel, form };
-        lines.write(&head.iter().map(|c| c.0.to_string()).collect::<Vec<_>>())?;
-        if !csv {
-            print_text(&format!("|{}", "---|".repeat(width)))?;
-        }
-        Ok(lines)
+        let head = head.iter().map(|c| c.0.to_string()).collect();
+        Lines { columns, shown, per_kernel, form: Form::Written { csv }, head }
     }
     /// Prints the last result, with its ratio to the first of its model that did not fail; or the kernels of it.
     pub fn print(&mut self, rows: &[Row]) -> Result<()> {
         let Some(row) = rows.last() else { return Ok(()) };
+        self.print_head()?;
         let cells = (self.columns.cells)(first_latency(rows), row);
         let behind = [vec![row.setting.others(self.columns.settings)], machine(row)].concat();
         let kernels = row.result.as_ref().ok().and_then(|r| r.run.per_kernel.as_ref().map(|k| (r, k)));
@@ -162,6 +160,17 @@ impl Lines {
                 let first = cells[..self.columns.behind_settings].to_vec();
                 self.print_cells([first, of_kernel(k, r), behind.clone()].concat())
             }),
+        }
+    }
+    fn print_head(&mut self) -> Result<()> {
+        let head = std::mem::take(&mut self.head);
+        if head.is_empty() {
+            return Ok(());
+        }
+        self.write(&head)?;
+        match self.form {
+            Form::Written { csv: false } => print_text(&format!("|{}", "---|".repeat(head.len()))),
+            _ => Ok(()),
         }
     }
     fn print_cells(&self, cells: Vec<String>) -> Result<()> {
