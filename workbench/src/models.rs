@@ -140,7 +140,7 @@ pub fn load_open(model: &str, settings: &Settings) -> Result<Module> {
 /// `--dim` speaks of the dimensions that a model of the zoo can leave open.
 fn check_zoo_dims(model: &str, settings: &Settings) -> Result<()> {
     let plain = model.split(':').next().unwrap_or(model);
-    let Some(entry) = benches::zoo::find(plain) else { return Ok(()) };
+    let Some(entry) = benches::zoo::find(plain).filter(|_| !settings.is_default("dim")) else { return Ok(()) };
     let open: &[&str] = match entry.input {
         benches::zoo::Input::Tokens(_) => &["batch", "sequence"],
         _ => &["batch"],

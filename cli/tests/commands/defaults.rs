@@ -53,8 +53,11 @@ fn the_example_of_the_page_fits_every_command() {
     assert!(!made.said().contains("as asked"), "{}", made.said());
     let compared = at(&folder, "compare block.weft").run().succeeded();
     assert!(compared.stderr.contains("--keep-f32 /head/*: a default"), "{}", compared.stderr);
+    // Sizes of another model.
+    with("dim = [\"steps=7\"]\n", "run block.weft --device interpreter").succeeded();
     // Options of the command line itself must fit, as ever.
     at(&folder, "compare block.weft --keep-f32 /head/*").run().refused(2, "/head/*");
+    at(&folder, "run block.weft --device interpreter --dim steps=7").run().refused(2, "--dim steps");
     at(&folder, "run block.weft --device interpreter --threads 3").run().refused(2, "--threads is for the CPU");
     at(&folder, "explain x.trace --device cpu").run().refused(2, "--device does not apply to x.trace");
     if has_adapter() {

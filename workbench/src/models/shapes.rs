@@ -13,7 +13,15 @@ type Ports = [(Name, TensorType)];
 /// The sizes of `ports` by the options and `inputs`. With `keep_open`, what nothing decides stays open where
 /// no inputs are given.
 pub fn sizes(ports: &Ports, settings: &Settings, inputs: Option<&Named>, keep_open: bool) -> Result<Sizes> {
-    let asked = dim_options(settings)?;
+    let mut asked = dim_options(settings)?;
+    if settings.is_default("dim") {
+        // A file of defaults may have sizes of other models.
+        let open = open_dims_of(ports.iter().map(|p| &p.1));
+        let has = |name: &str| open.iter().any(|d| d.as_str() == name);
+        asked.dims.retain(|d| has(&d.0));
+        asked.open.retain(|r| has(&r.0));
+        asked.any_size.retain(|name| has(name));
+    }
     let ranges = asked.open.iter().map(|r| &r.0);
     ranges.chain(&asked.any_size).chain(asked.dims.iter().map(|d| &d.0)).try_for_each(|name| check_dim(ports, name))?;
     let seen = inputs.into_iter().flatten().map(|(name, t)| (name.clone(), t.shape().to_vec())).collect();
@@ -63,7 +71,9 @@ pub fn blamed(e: Error, model: &str, settings: &Settings, ports: &Ports) -> Erro
     let given = |list: &[String], option: &str| list.iter().map(|v| format!("{option} {v}")).collect::<Vec<_>>();
     let batch = settings.batch.map(|b| format!("--batch {b}"));
     // A dimension that stays open has no size that may be wrong.
-    let number = |d: &&String| d.rsplit('=').next().is_some_and(|n| n.parse::<usize>().is_ok());
+    let open = open_dims_of(ports.iter().map(|p| &p.1));
+    let sized = |name: &str, n: &str| n.parse::<usize>().is_ok() && open.iter().any(|d| d.as_str() == name);
+    let number = |d: &&String| d.rsplit_once('=').is_some_and(|(name, n)| sized(name, n));
     let dims: Vec<String> = settings.dim.iter().filter(number).cloned().collect();
     let options = [given(&settings.shape, "--shape"), given(&dims, "--dim"), batch.into_iter().collect()].concat();
     if !matches!(e.code, Code::Input | Code::Usage) || options.is_empty() {
