@@ -21,6 +21,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "weft compare model.onnx --device cpu --peer",
         "asks for a Python with ONNX Runtime; `comparisons.rs` has a stand-in",
     ),
+    ("weft export squeezenet1_1 --web page --target browser.json", "takes a profile that the page writes in a browser"),
     ("cargo install", "builds for ten minutes what is built here already"),
     ("cargo build", "builds in another profile what is built here already"),
     ("cargo test", "runs tests that the page adds itself; continuous integration runs all others"),
