@@ -91,7 +91,7 @@ pub(crate) fn log<const F: bool>(m: Fused<F>, x: f32) -> f32 {
 /// Angles, at most, of which [`sin`] and [`cos`] are right.
 pub(crate) const GREATEST_ANGLE: f32 = 8192.0;
 /// A quarter of a turn in three parts: products of the first two with integers of 13 bits are exact.
-const QUARTER: [f32; 3] = [1.570_312_5, 4.837_512_97e-4, 7.549_79e-8];
+const QUARTER: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_79e-8];
 
 /// The quarters of a turn in an angle, and what is left of it.
 #[inline(always)]

@@ -28,8 +28,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("cargo xtask", "continuous integration runs `cargo xtask test`, and the others are commands of it"),
 ];
 
-/// Options that pages name alone, and that are those of Cargo and `cargo xtask`.
-const OF_CARGO: &[&str] = &["--features", "--full", "--install"];
+/// Options that pages name alone, and that are those of Cargo, `cargo xtask` and `python -m weft_nn.lab`.
+const OF_OTHERS: &[&str] = &["--features", "--full", "--install", "--launcher", "--unit"];
 
 /// A network of the kind that examples name: an image in, 1000 classes out. Small, since examples run in a debug build.
 const CLASSIFIER: &str = "const @w : f32[16,3,7,7] = random(1)
@@ -263,7 +263,7 @@ fn options_in_pages_are_of_their_command() {
                 given += 1;
                 let known = match known.get(command).filter(|_| first == "weft") {
                     Some(own) => own.contains(o),
-                    None => OF_CARGO.contains(&o) || known.values().any(|own| own.contains(o)),
+                    None => OF_OTHERS.contains(&o) || known.values().any(|own| own.contains(o)),
                 };
                 if !known {
                     wrong.push(format!("{place}: `{}`: {o}", code.trim()));
