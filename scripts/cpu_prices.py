@@ -4,10 +4,10 @@
     scripts/cpu_prices.py benches/tables/cpu-avx512.jsonl [benches/tables/cpu-avx2.jsonl ...] [--worst N]
 
 `cargo run -p weft-workbench --example units` makes the tables. A price is nanoseconds of something that kernels are
-counted in (`tensor-ir/src/schedule/estimate/prices.rs`). Prices have a lower bound, mostly 0, and are least in the sum of squared
-logarithms of estimate over time, by least squares with weights that follow from the estimate before. Candidates that
-take much longer than the best of their unit count less. Printed are the rows of `TABLE`, and what the estimate
-chooses beside the best: with the prices before, with these, and with prices that were fitted without the unit.
+counted in (`tensor-ir/src/schedule/estimate/prices.rs`). Prices have a lower bound, mostly 0, and are least in the sum
+of squared logarithms of estimate over time, by least squares with weights that follow from the estimate before.
+Candidates that take much longer than the best of their unit count less. Printed are the rows of `TABLE`, and what the
+estimate chooses beside the best: with the prices before, with these, and with prices fitted without the unit.
 """
 import argparse
 import json

@@ -157,7 +157,9 @@ fn integers_of_64_bits_are_whole() {
     ] {
         let n = dtype.name();
         let text = format!(
-            "tensor @f(%x: {n}[700], %w: {n}[700], out %y: {n}[700]) {{ for i in 0..700 {{ block y {{ %y[i] <- {value} }} }} }}"
+            "tensor @f(%x: {n}[700], %w: {n}[700], out %y: {n}[700]) {{
+  for i in 0..700 {{ block y {{ %y[i] <- {value} }} }}
+}}"
         );
         check_one(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")), &[]);
     }

@@ -4,7 +4,7 @@ use super::lists::{FIRST, first_of};
 use crate::args::DiffArgs;
 use crate::output::{print_wrapped, write_json};
 use workbench::Result;
-use workbench::match_models::{How, ModelDiff, NodePair, Parting, RTOL, Why, match_models};
+use workbench::match_models::{How, ModelDiff, NodePair, RTOL, match_models};
 use workbench::record::Versioned;
 
 pub(super) fn execute(args: &DiffArgs) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn show(d: &ModelDiff, all: bool) -> Result<()> {
         by(How::Operands),
         by(How::Users)
     ))?;
-    first_of("they part at", &d.partings, most, |p| parting(p, d.rtol))?;
+    first_of("they part at", &d.partings, most, |p| p.sentence(d.rtol))?;
     if d.rtol > RTOL {
         print_wrapped(&format!("results are one if they differ by less than {} of their norm", d.rtol))?;
         let line = |p: &&NodePair| format!("{} | {} ({}): rel l2 {:.2e}", p.a, p.b, p.op, p.rel_l2);
@@ -59,23 +59,4 @@ pub(crate) fn show(d: &ModelDiff, all: bool) -> Result<()> {
 
 fn nodes(n: usize) -> String {
     if n == 1 { "1 node".into() } else { format!("{n} nodes") }
-}
-
-fn parting(p: &Parting, rtol: f64) -> String {
-    let error = p.rel_l2.map_or("other shapes".into(), |e| format!("rel l2 {e:.2e}"));
-    let op = if p.op == p.op_b { p.op.clone() } else { format!("{} | {}", p.op, p.op_b) };
-    let why: Vec<String> = p.why.iter().map(|w| reason(*w, p, rtol)).collect();
-    format!("{} | {} ({op}): {error}; {}", p.a, p.b, why.join("; "))
-}
-
-fn reason(why: Why, p: &Parting, rtol: f64) -> String {
-    let list: Vec<String> = p.constants.iter().map(usize::to_string).collect();
-    match why {
-        Why::Op => "the operators differ".into(),
-        Why::Constants if list.len() == 1 => format!("constant operand {} differs", list[0]),
-        Why::Constants => format!("constant operands {} differ", list.join(", ")),
-        Why::Attributes => "attributes differ".into(),
-        Why::Inner => "graphs within them may differ".into(),
-        Why::Tolerance => format!("operands agree within --rtol {rtol}, attributes are equal"),
-    }
 }

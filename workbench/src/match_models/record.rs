@@ -76,6 +76,27 @@ pub struct Parting {
     pub why: Vec<Why>,
 }
 
+impl Parting {
+    /// What differs, and by how much, in one line; `rtol` is what was let pass.
+    pub fn sentence(&self, rtol: f64) -> String {
+        let error = self.rel_l2.map_or("other shapes".into(), |e| format!("rel l2 {e:.2e}"));
+        let op = if self.op == self.op_b { self.op.clone() } else { format!("{} | {}", self.op, self.op_b) };
+        let why: Vec<String> = self.why.iter().map(|w| self.reason(*w, rtol)).collect();
+        format!("{} | {} ({op}): {error}; {}", self.a, self.b, why.join("; "))
+    }
+    fn reason(&self, why: Why, rtol: f64) -> String {
+        let list: Vec<String> = self.constants.iter().map(usize::to_string).collect();
+        match why {
+            Why::Op => "the operators differ".into(),
+            Why::Constants if list.len() == 1 => format!("constant operand {} differs", list[0]),
+            Why::Constants => format!("constant operands {} differ", list.join(", ")),
+            Why::Attributes => "attributes differ".into(),
+            Why::Inner => "graphs within them may differ".into(),
+            Why::Tolerance => format!("operands agree within --rtol {rtol}, attributes are equal"),
+        }
+    }
+}
+
 /// The nodes of two models.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ModelDiff {
