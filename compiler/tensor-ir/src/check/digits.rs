@@ -147,27 +147,42 @@ impl<K: Key> Sum<K> {
     }
 }
 
-/// Rewrites `(d*a + b) / (d*c)` as `(a + b/d) / c`, the largest `d` first, so that quotients and remainders divide the
-/// same sum `a + b/d`.
+/// Rewrites `(d*a + b) / (d*c)` as `(a + b/d) / c` and `(d*a + b) % (d*c)` as `(a + b/d) % c * d + b % d`, the largest
+/// `d` first, so that quotients and remainders divide the same sum `a + b/d`.
 pub(super) fn divide_in_steps(e: &Int) -> Int {
     match e.node() {
         IntNode::Add(a, b) => divide_in_steps(a) + divide_in_steps(b),
         IntNode::Sub(a, b) => divide_in_steps(a) - divide_in_steps(b),
         IntNode::Mul(a, b) => divide_in_steps(a) * divide_in_steps(b),
-        IntNode::Mod(a, b) => divide_in_steps(a).rem(b),
+        IntNode::Mod(a, b) => {
+            let of = divide_in_steps(a);
+            b.as_const().and_then(|c| remainder_in_steps(&of, c)).unwrap_or_else(|| of.rem(b))
+        }
         IntNode::Div(a, b) => b.as_const().and_then(|c| quotient_in_steps(a, c)).unwrap_or_else(|| e.clone()),
         _ => e.clone(),
     }
 }
 
 fn quotient_in_steps(sum: &Int, by: i64) -> Option<Int> {
+    let (step, high, _) = split_at_step(sum, by)?;
+    Some(high.div(by / step))
+}
+
+fn remainder_in_steps(sum: &Int, by: i64) -> Option<Int> {
+    let (step, high, low) = split_at_step(sum, by)?;
+    Some(high.rem(by / step) * step + low)
+}
+
+/// The largest `d` for which `sum` is `d*a + b` and `by` is a multiple of it, with `a + b/d` and `b % d`.
+fn split_at_step(sum: &Int, by: i64) -> Option<(i64, Int, Int)> {
     let mut addends = Vec::new();
     collect_addends(sum, &mut addends);
     let step = addends.iter().map(|t| gcd(by, divisor(t))).filter(|d| (2..by).contains(d)).max()?;
     let (whole, rest): (Vec<&Int>, Vec<&Int>) = addends.iter().partition(|t| divisor(t) % step == 0);
     let total = |list: &[&Int]| list.iter().fold(Int::new(0), |sum, t| sum + *t);
-    let whole = int::simplify(&total(&whole).div(step), &Bounds::new());
-    Some((whole + total(&rest).div(step)).div(by / step))
+    let simple = |e: Int| int::simplify(&e, &Bounds::new());
+    let high = simple(total(&whole).div(step)) + simple(total(&rest).div(step));
+    Some((step, high, simple(total(&rest).rem(step))))
 }
 
 fn collect_addends(e: &Int, out: &mut Vec<Int>) {

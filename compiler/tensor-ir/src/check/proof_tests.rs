@@ -281,8 +281,15 @@ fn ints(texts: &[&str], shape: &str) -> Vec<Int> {
 
 #[test]
 fn quotients_in_steps_have_the_same_values() {
-    let list = ["(g*128 + t)/832", "(g*128 + t)/832 + (t*6 + g)/12", "(g*128 + t)/832*3", "7 - (g*128 + t)/832"];
-    for (text, i) in list.iter().zip(ints(&list, "99,99,99,99")) {
+    let list = [
+        "(g*128 + t)/832",
+        "(g*128 + t)/832 + (t*6 + g)/12",
+        "(g*128 + t)/832*3",
+        "7 - (g*128 + t)/832",
+        "(g*4 + t/32) % 14",
+        "(g*128 + t) % 832 + (t*6 + g)/12",
+    ];
+    for (text, i) in list.iter().zip(ints(&list, "99,99,99,99,99,99")) {
         let stepwise = divide_in_steps(&i);
         assert_ne!(stepwise, i, "{text}");
         for (g, t) in (0..85).flat_map(|g| [0, 1, 31, 63, 64, 127].map(|t| (g, t))) {
@@ -290,6 +297,19 @@ fn quotients_in_steps_have_the_same_values() {
             assert_eq!(at(&stepwise), at(&i), "{text} at {g}, {t}: {stepwise:?}");
         }
     }
+}
+
+/// Rows of an image by threads that have parts of them: the quotient and the remainder of a row have other divisors.
+#[test]
+fn parts_of_rows_are_told_apart() {
+    let index = "(g*128 + t)/448, (g*4 + t/32) % 14, t % 32 * 4 + v";
+    let loops = "group_x for g in 0..49 { local_x for t in 0..128 { vectorize for v in 0..4 {";
+    let text = format!(
+        "tensor @f(%x: f32[6272], out %y: f32[14,14,128]) {{
+  kernel k {{ {loops} block y {{ %y[{index}] <- %x[g*128 + t] }} }} }} }} }}
+}}"
+    );
+    open(&parsed(&text), &[]);
 }
 
 #[test]
