@@ -1,6 +1,7 @@
 """The lab, with Ray on this machine: loopback only, no dashboard, and a limit for everything. Devices are the processor, under
 names of their own and behind launchers that hang, sleep or lie."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -70,7 +71,11 @@ if any(w in program for w in ("bench", "compare", "tune")) and not check:
         print(" ".join(program[2:]), file=file)
     if how == "hangs" and (folder / "hangs").exists():
         time.sleep(100)
-    if how == "sleeps" and (folder / "sleeps").exists():
+    try:
+        sleeps = how == "sleeps" and len((folder / "calls").read_text().splitlines()) > int((folder / "sleeps").read_text())
+    except FileNotFoundError:
+        sleeps = False
+    if sleeps:
         (folder / "asleep").touch()
         time.sleep(100)
     if how == "replays" and "--kernel" in program:
@@ -92,7 +97,7 @@ os.execv(program[0], program)
 """
 
 
-def wait(what, limit=30):
+def wait(what, limit=120):
     """Waits until this holds."""
     until = time.monotonic() + limit
     while not what():
@@ -150,10 +155,10 @@ class Lab:
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
-    def sleep(self):
-        """From now on, jobs under a launcher that sleeps never end."""
+    def sleep(self, jobs=0):
+        """After so many jobs from now on, those under a launcher that sleeps never end."""
         (self.folder / "asleep").unlink(missing_ok=True)
-        (self.folder / "sleeps").touch()
+        (self.folder / "sleeps").write_text(str(len(self.calls()) + jobs))
 
     def at_work(self):
         """Processes that hold a job under a launcher that sleeps, with the actors that wait for them."""
@@ -338,7 +343,8 @@ def test_a_lost_machine(cluster, models, tmp_path):
         if "sleeps" in device.launcher and "done, bench" in text:
             wait(asleep.exists)
             for one in descendants(cluster.nodes[1].pid):
-                os.kill(one, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):       # a parent that ended with its last child
+                    os.kill(one, signal.SIGKILL)
 
     found = lab.bench(models, folder=tmp_path, on=devices, progress=kill, **RUNS)
     (cluster.folder / "sleeps").unlink()
@@ -348,8 +354,11 @@ def test_a_lost_machine(cluster, models, tmp_path):
 
 def descendants(pid):
     """A process and all that it has started, the youngest first."""
-    own = Path(f"/proc/{pid}/task/{pid}/children")
-    return [one for child in own.read_text().split() for one in descendants(int(child))] + [pid]
+    try:
+        own = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        own = []                                            # it has ended
+    return [one for child in own for one in descendants(int(child))] + [pid]
 
 
 SESSION = """
@@ -363,15 +372,13 @@ lab.bench(sys.argv[2:], folder=sys.argv[1], on=on, runs=5, warmup=1)
 def test_a_session_that_dies_is_resumed(cluster, models, tmp_path):
     before = len(cluster.calls())
     program = [sys.executable, "-c", SESSION, str(tmp_path), *map(str, models)]
+    cluster.sleep(1)                                        # the second never ends
     child = subprocess.Popen(program)
-    wait(lambda: list((tmp_path / "jobs").glob("*.json")))
-    cluster.sleep()                                         # the second or third never ends
     wait((cluster.folder / "asleep").exists)
     child.kill()
     child.wait()
     (cluster.folder / "sleeps").unlink()
-    there = len(list((tmp_path / "jobs").glob("*.json")))
-    assert 1 <= there <= 2
+    assert len(list((tmp_path / "jobs").glob("*.json"))) == 1
     wait(lambda: not cluster.at_work())                     # what it was doing has ended, with it
     assert subprocess.run(program).returncode == 0
     assert len(list((tmp_path / "jobs").glob("*.json"))) == len(list(tmp_path.glob("*.json"))) == 3
@@ -396,8 +403,8 @@ def test_jobs_on_a_device_wait_for_each_other(cluster, models, tmp_path):
 
 
 def test_a_tune_is_shared(cluster, tmp_path):
-    """Two devices take at most .65 of the time of one. Two cores cannot show it, so the device's time is a sleep: what
-    each search took on one device. It gives again what was found there."""
+    """Neither of two devices has more than .65 of the work. Two cores cannot show it, so the device's time is a sleep:
+    what each search took on one device. It gives again what was found there."""
     model = tmp_path / "net.weft"
     model.write_text(CHAIN)
     options = {"graph": False, "threads": 1}
@@ -408,20 +415,18 @@ def test_a_tune_is_shared(cluster, tmp_path):
         one = json.loads(Path(str(path).replace(".found.jsonl", ".json")).read_text())
         told[one["what"].split(" --kernel ")[1]] = {**one, "found": path.read_text()}
     (cluster.folder / "told.json").write_text(json.dumps(told))
-    times, candidates = {}, {}
+    seconds, candidates = {}, {}
     for devices in (cluster.of("replay")[:1], cluster.of("replay")):
-        starts = []
-
-        def note(_, text):
-            if "done, tune" in text:
-                starts.append(time.monotonic())
-
         name = str(len(devices))
-        made = lab.tune([model], tmp_path / f"{name}.jsonl", seconds=60, folder=tmp_path / name, on=devices, progress=note, **options)
-        times[len(devices)] = time.monotonic() - starts[0]      # without the start of the session
+        made = lab.tune([model], tmp_path / f"{name}.jsonl", seconds=60, folder=tmp_path / name, on=devices, **options)
+        own = dict.fromkeys((device.id for device in devices), 0)
+        for one in made:
+            own[one["device"]["id"]] += told[one["what"].split(" --kernel ")[1]]["seconds"]
+        seconds[len(devices)] = own
         candidates[len(devices)] = sum(f["tried"] for one in made for f in one["record"]["functions"])
-    print("seconds by devices:", times, "candidates:", candidates)
-    assert candidates[1] == candidates[2] > 0 and times[2] <= 0.65 * times[1]
+    print("seconds by devices:", seconds, "candidates:", candidates)
+    assert candidates[1] == candidates[2] > 0
+    assert max(seconds[2].values()) <= 0.65 * sum(seconds[1].values())
     databases = [sorted((tmp_path / f"{name}.jsonl").read_text().splitlines()) for name in ("alone", "1", "2")]
     assert databases[0] == databases[1] == databases[2] and len(databases[0]) > 3
     [used] = lab.bench([model], tuning=tmp_path / "2.jsonl", folder=tmp_path / "used", on=cluster.of("plain"), threads=1, **RUNS)

@@ -8,7 +8,7 @@
 
 use crate::dtype::DType;
 use crate::graph::TensorType;
-use crate::int::{Dim, Int};
+use crate::int::{Cond, Dim, Int};
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Expr};
 
@@ -93,7 +93,11 @@ impl Checked {
 
 /// The element of `x` at `at`; 0 if one of the dimensions that are indexed by data is empty.
 pub(super) fn load_nearest(x: BufferId, at: Vec<Int>, indexed: &[Int], dtype: DType) -> Expr {
-    if indexed.iter().any(|d| d.is(0)) { Expr::int(0, dtype) } else { Expr::load(x, at) }
+    if indexed.iter().any(|d| d.is(0)) {
+        return Expr::int(0, dtype);
+    }
+    let open: Vec<Cond> = indexed.iter().filter(|d| d.as_const().is_none()).map(|d| Cond::ge(d, 1)).collect();
+    if open.is_empty() { Expr::load(x, at) } else { Expr::guarded(open, Expr::load(x, at), Expr::int(0, dtype)) }
 }
 
 /// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it
