@@ -229,7 +229,7 @@ impl Subject<'_> {
     fn ends_unchanged(&self, how: &str) -> Result<()> {
         match write_json(&self.a.common, &self.record("unchanged", None))? {
             true => Ok(()),
-            false => print_text(&format!("the schedule of {} {how}", self.unit.function.name)),
+            false => print_text(&format!("the schedule of {} {how}", self.unit.label)),
         }
     }
 
@@ -254,7 +254,7 @@ impl Subject<'_> {
 
     fn show(&self, raced: &Raced) -> Result<()> {
         let us = |value: Option<f64>| value.map_or("-".to_string(), |us| format!("{us:.1}"));
-        let mut t = table(&[self.unit.function.name.as_str(), "us", "estimated us", "ratio", "rounds"]);
+        let mut t = table(&[self.unit.label.as_str(), "us", "estimated us", "ratio", "rounds"]);
         t.add_row(["before", &us(Some(raced.us[0])), &us(self.estimated_before()), "", ""]);
         let ratio = format!("{:.3}", raced.ratio);
         let rounds = format!("faster in {} of {}", raced.rounds[1], raced.rounds[0]);

@@ -28,10 +28,10 @@ fn show(common: &Common, found: &Tuned) -> Result<()> {
     if common.json.as_deref() == Some("-") || common.quiet {
         return Ok(());
     }
-    let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "schedule"]);
+    let mut t = table(&["layer", "share", "tried", "default us", "tuned us", "ratio", "schedule"]);
     for r in &found.functions {
         t.add_row([
-            r.name.clone(),
+            r.label.clone(),
             format!("{:.1} %", r.share * 1e2),
             r.tried.to_string(),
             format!("{:.1}", r.us[0]),

@@ -2,7 +2,7 @@
 
 use compiler::text::edit_distance;
 use compiler::trace::{CompileTrace, Group};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Names that are offered for one that is not there.
 const OFFERED: usize = 5;
@@ -42,12 +42,34 @@ fn short(g: &Group) -> &str {
     ops.map_or(g.label.as_str(), |at| &g.label[..at])
 }
 
-/// All names that [`find`] takes.
+/// The parts of a node's name: paths of exporters repeat the beginning of each part (`/layer1/layer1.0/conv1`).
+pub fn parts(name: &str) -> Vec<&str> {
+    let all: Vec<&str> = name.split('/').filter(|p| !p.is_empty()).collect();
+    let repeated = |i: usize| {
+        let rest = all.get(i + 1).and_then(|next| next.strip_prefix(all[i]));
+        rest.is_some_and(|rest| rest.starts_with('.'))
+    };
+    (0..all.len()).filter(|&i| !repeated(i)).map(|i| all[i]).collect()
+}
+
+/// `layer1.0.conv1.Conv` of `/layer1/layer1.0/conv1/Conv`.
+pub fn path(name: &str) -> String {
+    parts(name).join(".")
+}
+
+/// The layers that nodes of these names are in, each once: `layer1`, `layer1.0` and `layer1.0.conv1`.
+pub fn layers<'a>(nodes: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let around = |path: String| path.match_indices('.').map(|(at, _)| path[..at].to_string()).collect::<Vec<_>>();
+    nodes.flat_map(|n| around(path(n))).collect()
+}
+
+/// All names that [`find`] takes, and layers.
 pub fn all(t: &CompileTrace) -> Vec<String> {
     let of_group =
         |g: &Group| [vec![g.label.clone(), short(g).to_string()], g.origins.clone(), g.nodes.clone()].concat();
     let mut out: Vec<String> = t.groups.iter().flat_map(of_group).collect();
     out.extend(t.kernels.iter().map(|k| k.name.clone()));
+    out.extend(layers(t.groups.iter().flat_map(|g| g.origins.iter().map(String::as_str))));
     out
 }
 
@@ -115,6 +137,13 @@ pub fn cut_apart(names: &[&str], most: usize, cut: impl Fn(usize, usize) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_are_what_nodes_are_in() {
+        let nodes = ["/layer1/layer1.0/conv1/Conv", "/layer1/layer1.0/relu/Relu", "Add_7"];
+        let want = ["layer1", "layer1.0", "layer1.0.conv1", "layer1.0.relu"];
+        assert_eq!(layers(nodes.into_iter()).into_iter().collect::<Vec<_>>(), want);
+    }
 
     #[test]
     fn similar_names_are_offered() {

@@ -1,33 +1,17 @@
 //! The nodes of a model that a text names: as the model calls them, as tables do, or the layer around them.
 //!
 //! `layer1` is each node in it, `features.0` the node `/features/features.0/Conv`, and `layer1.0.conv1+relu` the node
-//! that
-//! stands first in the name of a kernel. A name of the model comes before a pattern, that before a short name, and that
-//! before a layer.
+//! that stands first in the name of a kernel. A name of the model comes before a pattern, that before a short name, and
+//! that before a layer.
 
 use crate::error::{Error, Result};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, layers, parts, path};
 use crate::progress::log_once;
 use crate::settings::Settings;
 use compiler::graph::Module;
 use compiler::ops::control::Const;
 use compiler::passes::mixed_precision::{escape_pattern, matches_pattern};
 use rustc_hash::FxHashSet;
-
-/// The parts of a name: paths of exporters repeat the beginning of each part (`/layer1/layer1.0/conv1`).
-fn parts(name: &str) -> Vec<&str> {
-    let all: Vec<&str> = name.split('/').filter(|p| !p.is_empty()).collect();
-    let repeated = |i: usize| {
-        let rest = all.get(i + 1).and_then(|next| next.strip_prefix(all[i]));
-        rest.is_some_and(|rest| rest.starts_with('.'))
-    };
-    (0..all.len()).filter(|&i| !repeated(i)).map(|i| all[i]).collect()
-}
-
-/// `layer1.0.conv1.Conv` of `/layer1/layer1.0/conv1/Conv`.
-fn path(name: &str) -> String {
-    parts(name).join(".")
-}
 
 /// `layer1.0.conv1`, as tables call a node: paths of exporters end with the op, `Conv` or `Conv_2`.
 fn short(name: &str, op: &str) -> String {
@@ -88,10 +72,11 @@ pub fn find(text: &str, nodes: &[(&str, &str)]) -> Vec<usize> {
     vec![]
 }
 
-/// Every name that [`find`] takes but those of layers.
+/// Every name that [`find`] takes.
 pub fn known(nodes: &[(&str, &str)]) -> Vec<String> {
     let both = |n: &(&str, &str)| [n.0.to_string(), short(n.0, n.1)];
     let mut out: Vec<String> = nodes.iter().flat_map(both).collect();
+    out.extend(layers(nodes.iter().map(|n| n.0)));
     out.sort();
     out.dedup();
     out

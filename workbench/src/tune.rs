@@ -139,9 +139,7 @@ fn taken_by(settings: &Settings, templates: &[Template], units: &[Unit], target:
         for (unit, found) in own {
             match candidates::refusal(t, &found, unit, target) {
                 None => all.push(unit.workload.clone()),
-                Some(why) => {
-                    log(settings, format!("tune: none of its schedules applies to {}: {why}", unit.function.name))
-                }
+                Some(why) => log(settings, format!("tune: none of its schedules applies to {}: {why}", unit.label)),
             }
         }
     }
@@ -266,16 +264,12 @@ fn search_all(
         let part = ceilings.map_or(0.0, |c| unit.part_of_roof(&c, target.profile));
         if part >= ROOF && a.kernel.is_none() {
             let percent = part * 1e2;
-            log(
-                &a.settings,
-                format!("tune: {} stays: it reaches {percent:.0} % of the device's peak", unit.function.name),
-            );
+            log(&a.settings, format!("tune: {} stays: it reaches {percent:.0} % of the device's peak", unit.label));
             continue;
         }
         let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
         let saved: f64 = reports.iter().map(|r: &TunedFunction| r.share * (1.0 - r.ratio)).sum();
-        let words =
-            format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
+        let words = format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.label, saved * 1e2);
         let maker = Maker::new(target, unit, templates);
         let words = format!("tune: {words}");
         let mut recorder = Recorder { progress: &mut progress, words, unit, file, refused: vec![] };
@@ -286,7 +280,7 @@ fn search_all(
         let (outcome, tried, by_templates) = match found {
             Ok(found) => found,
             Err(e) => {
-                log(&a.settings, format!("tune: {} is left out: {}", unit.function.name, e.message));
+                log(&a.settings, format!("tune: {} is left out: {}", unit.label, e.message));
                 continue;
             }
         };
@@ -295,8 +289,8 @@ fn search_all(
         if line.is_tuned() {
             lines.push(line);
         }
-        let name = unit.function.name.to_string();
-        reports.push(TunedFunction { name, share, tried, refused, by_templates, ..TunedFunction::of(&outcome) });
+        let (name, label) = (unit.function.name.to_string(), unit.label.clone());
+        reports.push(TunedFunction { name, label, share, tried, refused, by_templates, ..TunedFunction::of(&outcome) });
     }
     Ok((reports, lines))
 }

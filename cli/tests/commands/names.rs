@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Networks with layers of names, with blocks, with attention, and one whose nodes have numbers.
 const NETWORKS: [&str; 5] = ["squeezenet1_1", "resnet18", "mobilenet_v3_small", "encoder", "block.weft"];
 /// Options that take one name start the command anew for each: they get one name of so many, each option others.
-const EACH: usize = 9;
+const EACH: usize = 12;
 
 /// The command on the processor, in the folder of transcripts.
 fn cpu(words: &str) -> Weft {
@@ -33,13 +33,38 @@ fn column(table: &str, title: &str) -> Vec<String> {
     out
 }
 
-/// Every name in the tables of `bench`, `compile` and `compare` with the nodes of its group, where they are known.
+/// The names in what `explain` lists: labels of groups with the nodes below them, and groups between which results go.
+fn explained(text: &str) -> Vec<String> {
+    let mut out = vec![];
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    for row in text.lines() {
+        let own = row.trim();
+        match own.split_once("  ") {
+            Some((number, rest)) if is_number(number) => out.extend(rest.split_once(": ").map(|r| r.0.to_string())),
+            _ if row.starts_with("        ") && !own.starts_with("ends:") => {
+                out.extend(own.split(", ").filter(|n| !n.contains(' ')).map(str::to_string));
+            }
+            _ => {
+                // `20 (classifier.1+relu) -> 21 (classifier.3)`
+                let words: Vec<&str> = own.split_whitespace().filter(|_| own.contains(" -> ")).collect();
+                let ends = words.windows(2).filter(|w| is_number(w[0])).filter_map(|w| w[1].strip_prefix('('));
+                out.extend(ends.filter_map(|e| Some(e.split_once(')')?.0.to_string())));
+            }
+        }
+    }
+    out
+}
+
+/// Every name in the tables of `bench`, `compile`, `compare` and `explain` with the nodes of its group, where they are
+/// known.
 fn names(network: &str) -> BTreeMap<String, Vec<String>> {
     let said = |words: &str| cpu(&words.replace("NET", network)).run().succeeded().stdout;
     let tables = [
         column(&said("bench NET --runs 1 -q"), "kernel"),
         column(&said("compile NET -q"), "name"),
         column(&said("compare NET -v -q"), "node"),
+        explained(&said("explain NET")),
+        explained(&said("explain NET --left")),
     ];
     assert!(tables.iter().all(|t| !t.is_empty()), "{network}: {tables:?}");
     let compiled = cpu(&format!("compile {network} --json")).run().succeeded().json();

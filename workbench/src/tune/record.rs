@@ -30,6 +30,8 @@ pub struct Tuned {
 pub struct TunedFunction {
     /// Its name.
     pub name: String,
+    /// The first group that calls it, as tables call it.
+    pub label: String,
     /// Of the network's device time.
     pub share: f64,
     /// Schedules that ran, the default among them.

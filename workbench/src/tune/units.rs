@@ -21,6 +21,8 @@ const CACHE: u64 = 32 << 20;
 pub struct Unit {
     /// Unscheduled.
     pub function: TensorFunction,
+    /// The first group that calls it, as tables call it; the function's own name where none is known.
+    pub label: String,
     /// Positions of operands that are constants, and their buffers.
     pub positions: Vec<usize>,
     /// Its constant operands.
@@ -47,14 +49,19 @@ impl Unit {
         }
         let function = TensorFunction { pending: vec![], ..before.clone() };
         let positions = constant_operands(&compiled.module, name);
-        Some((Unit::new(function, positions, profile), before.pending.clone()))
+        let mut unit = Unit::new(function, positions, profile);
+        if let Some(first) = compiled.groups.iter().find(|g| g.tensor_function == Some(name)) {
+            unit.label.clone_from(&first.label);
+        }
+        Some((unit, before.pending.clone()))
     }
 
     /// An unscheduled function of fixed sizes, whose time is not known.
     pub fn new(function: TensorFunction, positions: Vec<usize>, profile: &DeviceProfile) -> Unit {
         let constants = operand_buffers(&function, &positions);
         let workload = Workload::of(&function, &constants, profile);
-        Unit { function, positions, constants, workload, us: 0.0, calls: 0, flops: 0.0, bytes: 0.0 }
+        let label = function.name.to_string();
+        Unit { function, label, positions, constants, workload, us: 0.0, calls: 0, flops: 0.0, bytes: 0.0 }
     }
 
     /// The share of the device's peak rates that it reaches. What caches may hold is not bound by memory.
