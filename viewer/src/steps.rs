@@ -15,6 +15,7 @@ use std::time::Instant;
 /// The steps, and what they do.
 pub const STEPS: &[(&str, &str)] = &[
     ("click LABEL", "click what has this label, or else the first whose label has it as a part"),
+    ("hover LABEL", "move the mouse over it, until its text opens"),
     ("choose LABEL = VALUE", "take a value of a list"),
     ("type TEXT", "write where the cursor is"),
     ("key KEY", "press a key, as `B` or `Ctrl F`"),
@@ -61,6 +62,11 @@ fn step(h: &mut Window, line: &str) -> Result<Vec<String>, Fault> {
     let rest = rest.trim();
     match word {
         "click" => click(h, rest, None)?,
+        "hover" => {
+            let at = find(h, rest, None).ok_or_else(gone)?.rect().center();
+            h.hover_at(at);
+            h.run_steps(60);
+        }
         "choose" => {
             let (list, value) =
                 rest.split_once(" = ").ok_or_else(|| Fault::Asked("as `choose LABEL = VALUE`".into()))?;
@@ -97,11 +103,14 @@ fn step(h: &mut Window, line: &str) -> Result<Vec<String>, Fault> {
     Ok(vec![])
 }
 
+fn gone() -> Fault {
+    Fault::Asked("nothing in the window has this label".into())
+}
+
 /// Clicks the last widget with a label, since menus and windows lie above the rest; without one, the first whose label
 /// has it as a part. What is scrolled out of sight is brought into it.
 fn click(h: &mut Window, label: &str, role: Option<Role>) -> Result<(), Fault> {
     let screen = h.ctx.content_rect();
-    let gone = || Fault::Asked("nothing in the window has this label".into());
     // A list may be scrolled so that it is out of sight, though within the window.
     find(h, label, role).ok_or_else(gone)?.scroll_to_me();
     h.run_steps(20);

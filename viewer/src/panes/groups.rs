@@ -38,12 +38,19 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
                 let (patch, _) = ui.allocate_exact_size(egui::vec2(8.0, 14.0), egui::Sense::hover());
                 ui.painter().rect_filled(patch, 2.0, pastel(*i, ui.visuals().dark_mode));
                 let title = group_title(*i, g);
-                if ui.selectable_label(v.marks(&g.origins), title).on_hover_text(&g.label).clicked() {
-                    chosen = Some(*i);
-                }
-                if let Some(ms) = v.document().time_of_group(*i) {
-                    ui.weak(milliseconds(ms));
-                }
+                // The time stands at the right, and the title is cut before it.
+                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                    if let Some(ms) = v.document().time_of_group(*i) {
+                        ui.weak(milliseconds(ms));
+                    }
+                    ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                        let whole = format!("{}\n{title}", g.label);
+                        let row = egui::Button::selectable(v.marks(&g.origins), title).truncate();
+                        if ui.add(row).on_hover_text(whole).clicked() {
+                            chosen = Some(*i);
+                        }
+                    });
+                });
             });
         }
         GroupRow::From(text) => within(ui, |ui| ui.label(text)),

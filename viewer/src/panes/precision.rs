@@ -8,7 +8,7 @@ use super::in_view;
 use crate::canvas::scale::ErrorScale;
 use crate::once::visit;
 use crate::state::Viewer;
-use crate::units::{counted, si};
+use crate::units::{counted, ending, si};
 use crate::words;
 use compiler::remark::RemarkKind;
 use egui::{Color32, Grid, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2, vec2};
@@ -178,7 +178,11 @@ fn kept(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
 /// The patch of colour before a node's errors.
 const PATCH: Vec2 = vec2(10.0, 10.0);
 /// Characters of a column of errors.
-const WIDE: usize = 8;
+const WIDE: usize = 7;
+/// Points of a character of a small text, on an average.
+const SMALL_CHARACTER: f32 = 5.6;
+/// Characters of a name where there is no room for it.
+const LEAST_NAME: usize = 8;
 /// Columns of errors, with what they are.
 const COLUMNS: [(&str, &str); 4] = [
     ("alone", "norm of the difference, relative to the norm of the reference"),
@@ -231,7 +235,9 @@ fn errors(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
             ui.label(cell(format!("{:.1e}", n.max_abs)));
             let largest = cell(magnitude(n.max_magnitude));
             ui.label(if n.max_magnitude > LARGEST_F16 { largest.color(red) } else { largest });
-            let name = RichText::new(&n.name).small();
+            // The end of a name tells more than its beginning.
+            let room = (ui.available_width() / SMALL_CHARACTER) as usize;
+            let name = RichText::new(ending(&n.name, room.max(LEAST_NAME))).small();
             let name = if n.pass { name } else { name.color(red) };
             if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).on_hover_text(&n.name).clicked() {
                 chosen = Some(n.name.clone());
