@@ -45,7 +45,7 @@ fn weights_stay_packed_and_one_row_has_its_rules() {
                 for g in &groups {
                     let rule = g["rule"].as_str().expect("a rule");
                     assert!(!ONE_BY_ONE.contains(&rule), "{file} for {profile}, {sizes}: {g}");
-                    // Numbers are those of the least sizes: what one token runs.
+                    // The kernels are for the least sizes: what one token runs.
                     let kernel = g["dispatches"][0]["kernel"].as_str().expect("a kernel");
                     let tiled = rule == "matmul-tiled" && !kernel.contains("[sequence_length<2]");
                     assert!(!tiled, "one row is a tile of many in {file} for {profile}, {sizes}: {g}");
