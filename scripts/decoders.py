@@ -4,6 +4,7 @@
     decoders.py FORM OUT [KEY=VALUE ...]     one file
     decoders.py small FOLDER                 fifteen small ones: every form, f32, f16 and 4 bits, with and without options
     decoders.py tests FOLDER                 the three of cli/tests/transcripts/decoders, and their prompt
+    decoders.py packed FOLDER                the three of cli/tests/models/decoders
 
 Forms: genai  as onnxruntime-genai's model builder writes them (GroupQueryAttention, MatMulNBits)
        std23  operators of opset 23 (Attention, RMSNormalization, RotaryEmbedding)
@@ -39,6 +40,9 @@ SMALL = [
 ]
 TINY = "layers=1 d=16 heads=2 kv=1 head=16 ff=16 vocab=24 context=32 block=16"
 TESTS = [f"genai genai {TINY} level=0 open_head=1", f"std23 std23 {TINY} q4=0", f"old old {TINY} q4=0"]
+ONE = "layers=1 d=64 heads=2 kv=1 head=32 ff=128 vocab=32 context=8 level=0"
+PACKED = [f"zeros genai {ONE} zero=1 embed=gbq qknorm=1 bias=1", f"halves genai {ONE} f16=1", f"old old {ONE}"]
+LISTS = {"small": SMALL, "tests": TESTS, "packed": PACKED}
 MICROSOFT = "com.microsoft"
 
 
@@ -358,13 +362,13 @@ def parsed(pairs):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in FORMS.keys() | {"small", "tests"}:
+    if len(sys.argv) < 3 or sys.argv[1] not in FORMS.keys() | LISTS.keys():
         sys.exit(__doc__)
     form, out, pairs = sys.argv[1], sys.argv[2], sys.argv[3:]
     if form in FORMS:
         return FORMS[form](out, parsed(pairs))
     os.makedirs(out, exist_ok=True)
-    for name, kind, *pairs in (line.split() for line in (SMALL if form == "small" else TESTS)):
+    for name, kind, *pairs in (line.split() for line in LISTS[form]):
         FORMS[kind](os.path.join(out, name + ".onnx"), parsed(pairs))
     if form == "tests":
         np.save(os.path.join(out, "prompt.npy"), np.array([[3, 1, 4, 1, 5]]))

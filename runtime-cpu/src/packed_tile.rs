@@ -22,6 +22,8 @@ pub(crate) struct Packed {
     /// Bits from one row to the next, and which of them an element has.
     pub bits: u32,
     pub mask: u32,
+    /// The zero point of all elements, if they share one.
+    pub zero: Option<f32>,
     /// A zero point and a scale for each column, and the distance from block to block.
     pub zeros: (*const f32, usize),
     pub scales: (*const f32, usize),
@@ -34,16 +36,20 @@ pub(crate) struct Packed {
 /// As [`crate::tile::run`] for the left operand, steps and results; all that `p` names is readable.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
     macro_rules! by_rows {
-        ($body:ident, $one:literal, $more:literal) => {{
+        ($body:ident, $one:literal, $more:literal, $table:expr) => {{
             let step = if rows == 1 { $one } else { $more } * crate::vectors::$body::LANES;
             for column in (0..t.columns).step_by(step) {
                 // SAFETY: the caller vouches for the operands, and for the instruction set.
                 unsafe {
-                    match rows {
-                        1 => $body::packed::<1, $one>(t, p, column),
-                        2 => $body::packed::<2, $more>(t, p, column),
-                        3 => $body::packed::<3, $more>(t, p, column),
-                        _ => $body::packed::<MOST_ROWS, $more>(t, p, column),
+                    match (rows, $table) {
+                        (1, true) => $body::packed::<1, $one, true>(t, p, column),
+                        (1, false) => $body::packed::<1, $one, false>(t, p, column),
+                        (2, true) => $body::packed::<2, $more, true>(t, p, column),
+                        (2, false) => $body::packed::<2, $more, false>(t, p, column),
+                        (3, true) => $body::packed::<3, $more, true>(t, p, column),
+                        (3, false) => $body::packed::<3, $more, false>(t, p, column),
+                        (_, true) => $body::packed::<MOST_ROWS, $more, true>(t, p, column),
+                        (_, false) => $body::packed::<MOST_ROWS, $more, false>(t, p, column),
                     }
                 }
             }
@@ -52,17 +58,17 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
     // Sums, words, zero points, scales and what is decoded fit the registers.
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => by_rows!(avx512, 2, 2),
+        Isa::Avx512 => by_rows!(avx512, 2, 2, p.mask < 16 && p.zero.is_some()),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => by_rows!(avx2, 2, 1),
+        Isa::Avx2 => by_rows!(avx2, 2, 1, false),
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => by_rows!(neon, 3, 1),
-        _ => by_rows!(portable, 1, 1),
+        Isa::Neon => by_rows!(neon, 3, 1, false),
+        _ => by_rows!(portable, 1, 1, false),
     }
 }
 
 macro_rules! packed_body {
-    ($(#[$feature:meta])* $name:ident) => {
+    ($(#[$feature:meta])* $name:ident, |$table:ident, $word:ident| $look_up:expr) => {
         mod $name {
             use super::Packed;
             use crate::finish::{begin, finish};
@@ -70,29 +76,48 @@ macro_rules! packed_body {
             use crate::vectors::$name::*;
             use crate::vectors::{AHEAD, prefetch};
 
-            /// `R` rows of `V` vectors of columns from a column on. Even and odd rows of the right operand have sums of
-            /// their own, so that fewer additions wait for each other.
+            /// The element of a table at the lowest four bits of each word.
+            $(#[$feature])*
+            #[inline]
+            fn look_up($table: Vector, $word: Vector) -> Vector {
+                $look_up
+            }
+
+            /// `R` rows of `V` vectors of columns from a column on. Elements less their zero points are multiplied, the
+            /// sums of a block then by its scales. `T`: elements come from a table, of 16 at most. Even and odd rows of
+            /// the right operand have sums of their own, so that fewer additions wait for each other.
             ///
             /// # Safety
             /// As [`super::run`].
             $(#[$feature])*
             // Arrays of registers: each index is a constant when the loops are unrolled.
             #[allow(clippy::needless_range_loop)]
-            pub unsafe fn packed<const R: usize, const V: usize>(t: &Operands<'_>, p: &Packed, column: usize) {
+            pub unsafe fn packed<const R: usize, const V: usize, const T: bool>(
+                t: &Operands<'_>,
+                p: &Packed,
+                column: usize,
+            ) {
                 // SAFETY: the caller of `run` vouches for all accesses: columns from `column` on as far as masks have
                 // them.
                 unsafe {
                     let row = 0;
                     let (out, masks, mut sums) = begin!(t, [row, column]);
-                    let mut odd = [[splat(0.0); V]; R];
+                    let every = mask(LANES);
                     let (mask, by) = (splat(f32::from_bits(p.mask)), splat(f32::from_bits(p.bits)));
+                    let zero = p.zero.unwrap_or(0.0);
+                    let elements: [f32; 16] = std::array::from_fn(|i| (i as u32 & p.mask) as f32 - zero);
+                    let table = load(every, elements.as_ptr());
                     let mut left = t.left;
                     for block in 0..p.blocks {
                         let (mut zeros, mut scales) = ([splat(0.0); V], [splat(0.0); V]);
                         for v in 0..V {
                             let at = |f: (*const f32, usize)| f.0.add(block * f.1 + column + v * LANES);
-                            (zeros[v], scales[v]) = (load(masks[v], at(p.zeros)), load(masks[v], at(p.scales)));
+                            if !T {
+                                zeros[v] = load(masks[v], at(p.zeros));
+                            }
+                            scales[v] = load(masks[v], at(p.scales));
                         }
+                        let mut parts = [[[splat(0.0); V]; R]; 2];
                         let mut from = p.words.add(block * p.strides[0] + column).cast::<f32>();
                         for _ in 0..p.steps {
                             prefetch(from.wrapping_add(AHEAD), V * LANES);
@@ -104,15 +129,16 @@ macro_rules! packed_body {
                                 for half in 0..2 {
                                     let mut right = [splat(0.0); V];
                                     for v in 0..V {
-                                        let element = to_float(and(words[v], mask));
-                                        right[v] = mul(sub(element, zeros[v]), scales[v]);
+                                        right[v] = match T {
+                                            true => look_up(table, words[v]),
+                                            false => sub(to_float(and(words[v], mask)), zeros[v]),
+                                        };
                                         words[v] = shift_right(words[v], by);
                                     }
                                     for i in 0..R {
                                         let left = splat(*left.wrapping_offset(i as isize * t.row_stride));
                                         for v in 0..V {
-                                            let sum = if half == 0 { &mut sums[i][v] } else { &mut odd[i][v] };
-                                            *sum = fma(left, right[v], *sum);
+                                            parts[half][i][v] = fma(left, right[v], parts[half][i][v]);
                                         }
                                     }
                                     left = left.wrapping_add(1);
@@ -120,10 +146,10 @@ macro_rules! packed_body {
                             }
                             from = from.wrapping_add(p.strides[1]);
                         }
-                    }
-                    for i in 0..R {
-                        for v in 0..V {
-                            sums[i][v] = add(sums[i][v], odd[i][v]);
+                        for i in 0..R {
+                            for v in 0..V {
+                                sums[i][v] = fma(add(parts[0][i][v], parts[1][i][v]), scales[v], sums[i][v]);
+                            }
                         }
                     }
                     finish!(t, [row, column], masks, sums, out, false);
@@ -136,19 +162,22 @@ macro_rules! packed_body {
 #[cfg(target_arch = "x86_64")]
 packed_body!(
     #[target_feature(enable = "avx512f,avx512bw")]
-    avx512
+    avx512,
+    |table, word| std::arch::x86_64::_mm512_permutexvar_ps(bits(word), table)
 );
 #[cfg(target_arch = "x86_64")]
 packed_body!(
     #[target_feature(enable = "avx2,fma,f16c")]
-    avx2
+    avx2,
+    |_table, word| word
 );
 #[cfg(target_arch = "aarch64")]
 packed_body!(
     #[target_feature(enable = "neon")]
-    neon
+    neon,
+    |_table, word| word
 );
-packed_body!(portable);
+packed_body!(portable, |_table, word| word);
 
 #[cfg(test)]
 mod tests {
@@ -158,12 +187,13 @@ mod tests {
     /// Every instruction set has the sums of the definition, also in columns that are no whole vector.
     #[test]
     fn words_are_multiplied_as_if_decoded_before() {
-        for (bits, columns, rows) in [(4u32, 32, 1), (4, 12, 2), (2, 20, 3), (8, 7, 4), (4, 45, 1)] {
+        let shapes = [(4u32, 32, 1), (4, 12, 2), (2, 20, 3), (8, 7, 4), (4, 45, 1), (4, 70, 4), (2, 70, 1)];
+        for ((bits, columns, rows), zero) in shapes.iter().flat_map(|s| [None, Some(8.0)].map(|zero| (*s, zero))) {
             let (each, blocks, steps) = (32 / bits as usize, 3, 2);
             let depth = blocks * steps * each;
             let mask = ((1u64 << bits) - 1) as u32;
             let words: Vec<u32> = (0..blocks * steps * columns).map(|i| (i as u32).wrapping_mul(0x9e37_79b9)).collect();
-            let zeros: Vec<f32> = (0..columns).map(|i| (i % 5) as f32).collect();
+            let zeros: Vec<f32> = (0..columns).map(|i| zero.unwrap_or((i % 5) as f32)).collect();
             let scales: Vec<f32> = (0..blocks * columns).map(|i| (1 + i % 3) as f32).collect();
             let left: Vec<f32> = (0..rows * depth).map(|i| (i % 7) as f32 - 3.0).collect();
             let packed = Packed {
@@ -174,6 +204,7 @@ mod tests {
                 rows: each,
                 bits,
                 mask,
+                zero,
                 zeros: (zeros.as_ptr(), 0),
                 scales: (scales.as_ptr(), columns),
             };

@@ -95,6 +95,7 @@ impl Task<'_> {
             rows,
             bits: d.shared().unwrap_or(0),
             mask: d.mask,
+            zero: if let Factor::Number(x) = d.zero { Some(x) } else { None },
             zeros: factor(self.factors(&d.zero, counts, zeros)),
             scales: factor(self.factors(&d.scale, counts, scales)),
         }

@@ -39,14 +39,14 @@ impl Version {
         if self.below > 0 { Cond::lt(n, self.below) } else { Cond::eq(n.rem(self.multiple_of.max(1)), 0) }
     }
     /// The range of the version's symbol (the symbol itself, or its quotient by `multiple_of`), if the symbol has this
-    /// range. `None` if that is empty or a single size.
+    /// range. `None` if that is empty, or a single multiple.
     pub fn range(&self, (low, high): (i64, i64)) -> Option<(i64, i64)> {
         let (low, high) = match (self.below, self.multiple_of) {
             (below @ 1.., 0) => (low, high.min(below - 1)),
             (0, of @ 2..) => ((low.saturating_add(of - 1) / of).max(1), high / of),
             _ => return None,
         };
-        (low < high).then_some((low, high))
+        (low < high || self.below > 0 && low == high).then_some((low, high))
     }
 }
 
@@ -66,7 +66,7 @@ impl Instruction for Version {
         }
         match self.range((low, high)) {
             Some(_) => Ok(()),
-            None => Err(Refusal::new(format!("`{symbol}`, from {low} to {high}, has no two such sizes"))),
+            None => Err(Refusal::new(format!("`{symbol}`, from {low} to {high}, has too few such sizes"))),
         }
     }
 }
@@ -95,8 +95,8 @@ mod tests {
             ("version {symbol=m, below=4}", "`m` is no open size; open are n"),
             ("version {symbol=n}", "it takes one of `below` and `multiple_of`"),
             ("version {symbol=n, below=8, multiple_of=4}", "it takes one of `below` and `multiple_of`"),
-            ("version {symbol=n, below=4}", "`n`, from 3 to 100, has no two such sizes"),
-            ("version {symbol=n, multiple_of=64}", "`n`, from 3 to 100, has no two such sizes"),
+            ("version {symbol=n, below=3}", "`n`, from 3 to 100, has too few such sizes"),
+            ("version {symbol=n, multiple_of=64}", "`n`, from 3 to 100, has too few such sizes"),
             ("version {symbol=n, multiple_of=-4}", "it takes one of `below` and `multiple_of`"),
         ] {
             let e = refusal(&open(), line);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn its_sizes_are_those_of_its_condition() {
-        let list = [Version { symbol: "n".into(), below: 32, multiple_of: 0 }];
+        let list = [17, 32].map(|below| Version { symbol: "n".into(), below, multiple_of: 0 });
         let multiples = [2, 4, 16].map(|of| Version { symbol: "n".into(), below: 0, multiple_of: of });
         // 16 is a multiple of each.
         for (least, v) in [3, 16].into_iter().flat_map(|l| list.iter().chain(&multiples).map(move |v| (l, v))) {

@@ -2,7 +2,7 @@
 //!
 //! An assumption ([`Version`]) is written into the function, so it needs no proof: `n < 32` narrows the range of `n`,
 //! and `n % 16 == 0` replaces `n` by `16 * q` with a new symbol `q`. Range proofs, divisors and rules use it like any
-//! other fact.
+//! other fact. `n < 2` leaves the size 1 where none is smaller: a product of one row has rules of its own.
 //!
 //! - A version is kept if the estimate of its kernels, over two sizes that represent the assumption, is at most 0.9 of
 //!   the estimate of the kernels for all sizes, and at neither size above it. A function has at most two versions.
@@ -38,8 +38,11 @@ const PAYS: f64 = 0.9;
 /// its time at neighbouring sizes.
 const GUARDED: f64 = 0.97;
 
+/// The bound below which one row is left.
+const ONE_ROW: i64 = 2;
+
 /// The assumptions about each symbol, in the order in which a run tests them: `below` and `multiple_of`.
-const ASSUMPTIONS: [(i64, i64); 3] = [(32, 0), (0, 16), (0, 4)];
+const ASSUMPTIONS: [(i64, i64); 4] = [(ONE_ROW, 0), (32, 0), (0, 16), (0, 4)];
 
 /// How many times as large a symbol may be as a bound below which it gets a version.
 const BEYOND: i64 = 4;
@@ -89,11 +92,11 @@ pub fn versions(
         Versions::Auto => {}
     }
     let mut kept: Vec<(f64, FunctionVersion)> = vec![];
-    for &(symbol, _, high) in f.symbols.iter().rev().take(MOST_SYMBOLS) {
+    for &(symbol, low, high) in f.symbols.iter().rev().take(MOST_SYMBOLS) {
         let mut stricter: Option<(f64, FunctionVersion)> = None;
         for (below, multiple_of) in ASSUMPTIONS {
             let line = Version { symbol, below, multiple_of };
-            if below > 0 && high < BEYOND * below {
+            if below > 0 && high < BEYOND * below || below == ONE_ROW && low != 1 {
                 continue;
             }
             let assumed = assume(f, &line).filter(|a| pricing.may_pay(a));
@@ -175,6 +178,10 @@ fn assume(f: &TensorFunction, line: &Version) -> Option<Assumed> {
     let (low, high) = line.range((function.symbols[at].1, function.symbols[at].2))?;
     if line.below > 0 {
         function.symbols[at] = (name, low, high);
+        if low == high {
+            function.symbols.remove(at);
+            function.substitute_symbols(&std::iter::once((name, Int::new(low))).collect());
+        }
         let suffix = format!("{name}_below_{}", line.below);
         return Some(Assumed { function, line: line.clone(), symbol: (name, n), suffix });
     }
@@ -238,8 +245,8 @@ impl Pricing<'_> {
     /// pays.
     fn compare(&mut self, v: &FunctionVersion) -> Option<(f64, f64)> {
         let (symbol, is) = (v.line.symbol, |n: i64| if v.line.below > 0 { n } else { n * v.line.multiple_of });
-        let &(_, low, high) =
-            v.before.symbols.iter().find(|s| v.symbols.iter().any(|o| o.0 == s.0 && o.1.vars().contains(&symbol)))?;
+        let &(_, low, high) = self.f.symbols.iter().find(|s| s.0 == symbol)?;
+        let (low, high) = v.line.range((low, high))?;
         let least = if v.line.below > 0 { high } else { low };
         let (mut general, mut own) = (0.0, 0.0);
         for n in [typical_size((low, high)), least].map(is) {
