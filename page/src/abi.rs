@@ -3,7 +3,7 @@
 //! A call takes the bytes that [`room`] made place for, and leaves files, which [`file`] shows one by one: the results,
 //! or one whose name is `error`. What panics has told `said` why, and the instance is of no use after it.
 
-use crate::{Measured, Network, Request, profile_of, zoo};
+use crate::{Measured, Network, Request, profile_of, report_of, zoo};
 use bytes::Bytes;
 use compiler::passes::Clock;
 use rust_source::File;
@@ -121,8 +121,35 @@ fn compiled(request: Vec<u8>, model: Vec<u8>) -> Result<Vec<File>, String> {
 pub extern "C" fn resize() -> u32 {
     let [sizes] = arguments();
     let sizes = serde_json::from_slice(&sizes).map_err(|e| format!("the sizes: {e}"));
-    let at = |sizes| NETWORK.with_borrow(|n| n.as_ref().ok_or("nothing is compiled")?.plan_at(&sizes));
+    let at = |sizes| NETWORK.with_borrow_mut(|n| n.as_mut().ok_or("nothing is compiled")?.plan_at(&sizes));
     leave(sizes.and_then(at).map(|f| vec![f]))
+}
+
+/// Computes a node on the host: its number in JSON, and the bytes of each operand.
+#[unsafe(no_mangle)]
+pub extern "C" fn host() -> u32 {
+    let mut given = GIVEN.take().into_iter();
+    let node = number(given.next());
+    leave(node.and_then(|n| NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host(n, given.collect()))))
+}
+
+/// A constant that only the host reads: the number of its buffer in JSON.
+#[unsafe(no_mangle)]
+pub extern "C" fn constant() -> u32 {
+    let [buffer] = arguments();
+    let of = |n| NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host_constant(n));
+    leave(number(Some(buffer)).and_then(of).map(|bytes| vec![File { path: "constant".into(), bytes }]))
+}
+
+fn number<N: serde::de::DeserializeOwned>(json: Option<Vec<u8>>) -> Result<N, String> {
+    serde_json::from_slice(&json.unwrap_or_default()).map_err(|e| format!("a number: {e}"))
+}
+
+/// The report of a trace that is given: one of the command, or of another page.
+#[unsafe(no_mangle)]
+pub extern "C" fn opened() -> u32 {
+    let [trace] = arguments();
+    leave(report_of(&trace).map(|f| vec![f]))
 }
 
 /// The trace and the report of what was compiled last; a [`Measured`] in JSON, or nothing.

@@ -5,6 +5,8 @@ use bytes::Bytes;
 use compiler::compile::{CompileOptions, Compiled, Progress, compile};
 use compiler::name::Name;
 use compiler::passes::Clock;
+use compiler::interpreter::HostFunctions;
+use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
 use rust_source::{File, Group};
 use shaders_gen::Emitter;
@@ -12,13 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tensor_ir::interpreter::run_tensor_function;
 use tensor_ir::plan::storage::encode_tensor;
-use tensor_ir::plan::{Content, Plan, PlanBuffer};
+use tensor_ir::plan::{BufferView, Content, HostContent, HostStep, Plan, PlanBuffer, Step};
 use tensor_ir::tir::Encoding;
 
 /// A compiled network.
 pub struct Network {
     name: String,
     compiled: Compiled,
+    /// The plan for the sizes that the page runs.
+    plan: Plan,
     options: CompileOptions,
     request_dims: BTreeMap<String, String>,
 }
@@ -58,7 +62,8 @@ impl Network {
         let options = CompileOptions { clock, dims, record: request.record, ..CompileOptions::default() };
         let compiled = compile(module, &options, &profile, &Emitter, progress).map_err(|e| e.to_string())?;
         let name = short_name(&request.model);
-        Ok(Network { name, compiled, options, request_dims: request.dims.clone() })
+        let plan = compiled.plan.clone();
+        Ok(Network { name, compiled, plan, options, request_dims: request.dims.clone() })
     }
 
     /// The files of `weft export --web` that are the network's own: `plan.json`, `weights.bin`, kernels.
@@ -82,12 +87,13 @@ impl Network {
     ///
     /// # Errors
     /// A network without open dimensions; sizes that are missing or beyond their range.
-    pub fn plan_at(&self, sizes: &BTreeMap<String, i64>) -> Result<File, String> {
+    pub fn plan_at(&mut self, sizes: &BTreeMap<String, i64>) -> Result<File, String> {
         let open = self.compiled.open.as_ref().ok_or("no dimension of the network is open")?;
         let sizes: Vec<(Name, i64)> = sizes.iter().map(|(name, n)| (Name::new(name), *n)).collect();
         let (plan, _) = open.at(&sizes).map_err(|e| e.to_string())?;
         // Places in the file of weights follow from the sizes of buffers alone.
         let files = self.written(&plan, &|_| Ok(vec![]))?;
+        self.plan = plan;
         files.into_iter().find(|f| f.path == "plan.json").ok_or_else(|| "there is no plan".into())
     }
 
@@ -114,9 +120,7 @@ impl Network {
     /// interpreter.
     fn packed(&self, b: &PlanBuffer) -> Result<Vec<u8>, String> {
         let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
-        let constant = self.compiled.module.constants.get(name);
-        let constant = constant.ok_or_else(|| format!("there is no constant {name}"))?;
-        let mut t = constant.load().map_err(|e| e.to_string())?;
+        let mut t = self.constant(name)?;
         if let Some(packer) = packer {
             let results = run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?;
             t = results.into_iter().next().ok_or_else(|| format!("the packer of {name} has no result"))?;
@@ -124,6 +128,51 @@ impl Network {
         let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
         let bytes = encode_tensor(&t, b.encoding.unwrap_or(narrow)).map_err(|e| e.to_string())?;
         Ok(bytes.into_owned())
+    }
+
+    /// Computes a node that the plan gives to the host, by the interpreter: bytes of its operands in, of its results out.
+    /// Constants that only the host reads are not among the operands.
+    ///
+    /// # Errors
+    /// A node that the host does not compute, operands that are not its own, what the node says.
+    pub fn host(&self, node: u32, operands: Vec<Vec<u8>>) -> Result<Vec<File>, String> {
+        let h = self.host_step(node).ok_or_else(|| format!("the host has no node {node}"))?;
+        let mut given = operands.into_iter();
+        let of = |v: &BufferView| match &self.plan.buffers[v.buffer].content {
+            Content::Host(HostContent::Constant(name)) => self.constant(name),
+            _ => {
+                let bytes = given.next().ok_or_else(|| format!("`{}` has no operand `{}`", h.name, v.name))?;
+                Tensor::from_bytes(v.dtype, v.shape.clone(), bytes.into())
+            }
+        };
+        let inputs = h.inputs.iter().map(of).collect::<Result<_, _>>()?;
+        let results = (h.run)(inputs, &HostFunctions::default()).map_err(|e| format!("`{}`: {e}", h.name))?;
+        let file = |(v, t): (&BufferView, Tensor)| match (t.dtype(), t.shape()) == (v.dtype, &v.shape) {
+            true => Ok(File { path: v.name.to_string(), bytes: t.bytes().to_vec() }),
+            false => Err(format!("`{}` gives {}{:?}, and {}{:?} was planned", h.name, t.dtype(), t.shape(), v.dtype, v.shape)),
+        };
+        h.outputs.iter().zip(results).map(file).collect()
+    }
+
+    fn host_step(&self, node: u32) -> Option<&HostStep> {
+        let mut steps = self.plan.all_steps().into_iter();
+        steps.find_map(|s| if let Step::Host(h) = s { Some(h).filter(|h| h.node == node) } else { None })
+    }
+
+    /// The elements of a constant that only the host reads.
+    ///
+    /// # Errors
+    /// A buffer that has none; weights that cannot be read.
+    pub fn host_constant(&self, buffer: usize) -> Result<Vec<u8>, String> {
+        match self.plan.buffers.get(buffer).map(|b| &b.content) {
+            Some(Content::Host(HostContent::Constant(name))) => Ok(self.constant(name)?.bytes().to_vec()),
+            _ => Err(format!("buffer {buffer} is no constant of the host")),
+        }
+    }
+
+    fn constant(&self, name: &Name) -> Result<Tensor, String> {
+        let constant = self.compiled.module.constants.get(name);
+        constant.ok_or_else(|| format!("there is no constant {name}"))?.load().map_err(|e| e.to_string())
     }
 
     /// The record of the compilation, with what was measured: what `weft view` and `weft report` open.
@@ -151,13 +200,23 @@ impl Network {
     /// As [`Network::trace`].
     pub fn report(&self, measured: Option<Measured>) -> Result<[File; 2], String> {
         let trace = self.trace(measured)?;
-        let html = graphview::report::report(&trace).map_err(|e| e.to_string())?;
+        let html = html(&trace)?;
         let bytes = trace.to_bytes().map_err(|e| e.to_string())?;
-        Ok([
-            File { path: format!("{}.trace", self.name), bytes },
-            File { path: "report.html".into(), bytes: html.into_bytes() },
-        ])
+        Ok([File { path: format!("{}.trace", self.name), bytes }, html])
     }
+}
+
+fn html(trace: &CompileTrace) -> Result<File, String> {
+    let html = graphview::report::report(trace).map_err(|e| e.to_string())?;
+    Ok(File { path: "report.html".into(), bytes: html.into_bytes() })
+}
+
+/// The page of `weft report` of a trace that the command or a page wrote.
+///
+/// # Errors
+/// Bytes that are no trace.
+pub fn report_of(trace: &[u8]) -> Result<File, String> {
+    html(&CompileTrace::from_bytes(trace).map_err(|e| e.to_string())?)
 }
 
 /// The model's name without its folders and its end, as the command has it.

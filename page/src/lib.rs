@@ -14,7 +14,7 @@ mod compiled;
 mod request;
 
 pub use adapter::{Adapter, profile_of};
-pub use compiled::{Measured, Network};
+pub use compiled::{Measured, Network, report_of};
 pub use request::Request;
 
 /// The networks that need no file, as JSON: names, descriptions and parameters.

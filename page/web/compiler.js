@@ -1,4 +1,5 @@
 // The compiler's page: takes a model, compiles it in a Worker, shows and runs it as the page of an export does.
+import { computations } from "./runner.js";
 import { $, busy, close, download, failed, made, measured, progress, resize, show, state } from "./view.js";
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
@@ -34,6 +35,15 @@ function ask(name, ...given) {
     worker.postMessage({ id: calls, name, given });
   }).finally(() => ($("cancel").hidden = true));
 }
+
+/** Computes what plans give to the host: the compiler's interpreter does. */
+export const host = {
+  node: async (number, arrays) => {
+    const given = arrays.map((a) => new Uint8Array(a.buffer, a.byteOffset, a.byteLength));
+    return (await ask("host", encode(number), ...given)).map((f) => f.bytes.buffer);
+  },
+  constant: async (buffer) => (await ask("constant", encode(buffer)))[0].bytes.buffer,
+};
 
 /** What this browser says of its adapter, and why it says nothing. */
 async function adapter() {
@@ -96,7 +106,7 @@ async function compile() {
   const open = Object.entries(parse(of.get("open.json")));
   $("resize").hidden = open.length === 0;
   $("now").value = open.map(([name, range]) => `${name}=${range.split("..")[0]}`).join(" ");
-  await show({ plan, weights: of.get("weights.bin").bytes.buffer, texts });
+  await show({ plan, weights: of.get("weights.bin").bytes.buffer, texts }, { host });
   state(`compiled in ${(ms / 1e3).toFixed(2)} s; ready`);
 }
 
@@ -128,13 +138,13 @@ async function report() {
   state("writing the report");
   return ask("report", times());
 }
-$("report").onclick = () => busy(async () => {
-  const [, html] = await report();
+function pane(html) {
   if ($("frame").src) URL.revokeObjectURL($("frame").src);
   $("frame").src = URL.createObjectURL(new Blob([html.bytes], { type: "text/html" }));
   $("panes").hidden = false;
   state("the report is below");
-});
+}
+$("report").onclick = () => busy(async () => pane((await report())[1]));
 $("trace").onclick = () => busy(async () => {
   const [trace] = await report();
   download(trace.path, trace.bytes);
@@ -144,8 +154,7 @@ $("times").onclick = () => busy(async () => {
   const m = measured();
   if (!m) throw Error("nothing is timed yet: `Time each kernel` does it");
   const { plan, ms, request } = current;
-  const list = (rows) => rows.flatMap((r) => (r.run ? [r.run] : r.branch ? [...list(r.branch.then), ...list(r.branch.otherwise)] : []));
-  const dispatches = list(plan.steps).map((d, i) => ({
+  const dispatches = computations(plan.steps).flatMap((r) => r.run ?? []).map((d, i) => ({
     kernel: plan.kernels[d.kernel].name, layer: plan.groups[d.group]?.label, us: m.us[i], flops: d.flops, bytes: d.bytes,
   }));
   const out = { schema: 1, model: plan.model, weft: plan.writtenBy, browser: navigator.userAgent, profile: request.profile, compile_ms: ms, latency_ms: m.latency, method: m.method, step_ns: m.step, dispatches };
@@ -158,6 +167,10 @@ $("save-profile").onclick = () => {
 };
 
 async function take(file) {
+  if (file.name.endsWith(".trace")) {
+    state(`reading ${file.name}`);
+    return pane((await ask("opened", new Uint8Array(await file.arrayBuffer())))[0]);
+  }
   model = { name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) };
   $("zoo").value = "";
   await compile();

@@ -19,6 +19,9 @@ const WITHOUT: &str = "Object.defineProperty(navigator, \"gpu\", { value: undefi
 const OPEN: &str = include_str!("open.weft");
 const ROWS: [u32; 2] = [5, 64];
 
+/// A network with a loop in which a node computes beyond 32 bits, which is the host's.
+const HOST: &str = include_str!("host.weft");
+
 /// Networks of the zoo that it compiles.
 const ZOO: [&str; 1] = ["squeezenet1_1:smallest"];
 
@@ -36,6 +39,10 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     prepare(page, &folder)?;
+    // A trace of the command opens in the page.
+    let mut c = Command::new(weft);
+    c.arg("compile").arg(folder.join("branch.weft")).args(["--target", "apple", "-q", "-o"]);
+    succeed(c.arg(folder.join("command.trace")))?;
     let said = drive(browser, &folder, "driven.html", &folder.join("browser"), LIMIT)?;
     match said.strip_prefix("ok ") {
         Some(seen) => eprintln!("the compiler's page: {seen}"),
@@ -49,6 +56,7 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         let run = runs.join(format!("open-{n}"));
         agrees(weft, &folder.join("open.weft").display().to_string(), &["--dim", &format!("n={n}")], &run)?;
     }
+    agrees(weft, &folder.join("host.weft").display().to_string(), &[], &runs.join("host"))?;
     // A trace of the page opens in the command.
     succeed(Command::new(weft).arg("report").arg(runs.join("network.trace")).arg("-o").arg(runs.join("report.html")))
 }
@@ -82,6 +90,7 @@ fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
         ("seen.js", SEEN.into()),
         ("without.js", WITHOUT.into()),
         ("open.weft", OPEN.into()),
+        ("host.weft", HOST.into()),
     ] {
         write(&folder.join(name), text.as_bytes())?;
     }
