@@ -1,14 +1,13 @@
 //! A compiled network, with the files that a page takes from it.
 
-use crate::Request;
-use bytes::Bytes;
+use crate::{Files, Request};
 use compiler::compile::{CompileOptions, Compiled, Progress, compile};
 use compiler::name::Name;
 use compiler::passes::Clock;
 use compiler::interpreter::HostFunctions;
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
-use rust_source::{File, Group};
+use rust_source::{File, Group, WeightPart, weight_parts};
 use shaders_gen::Emitter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +22,9 @@ pub struct Network {
     compiled: Compiled,
     /// The plan for the sizes that the page runs.
     plan: Plan,
+    parts: Vec<WeightPart>,
+    /// A buffer with its packed constant.
+    kept: Option<(usize, Vec<u8>)>,
     options: CompileOptions,
     request_dims: BTreeMap<String, String>,
 }
@@ -42,13 +44,14 @@ pub struct Measured {
 }
 
 impl Network {
-    /// Compiles the model in `bytes`, or a network of the zoo if they are empty. `clock` times the passes.
+    /// Compiles the model in `files`, whose names and sizes the request has, or a network of the zoo if it has none.
+    /// `clock` times the passes.
     ///
     /// # Errors
     /// A model, sizes or a profile that are wrong; operators that the compiler does not have.
     pub fn compile(
         request: &Request,
-        bytes: Bytes,
+        files: Arc<dyn Files>,
         clock: Option<Arc<dyn Clock>>,
         progress: Progress<'_>,
     ) -> Result<Network, String> {
@@ -58,29 +61,42 @@ impl Network {
             return Err(format!("the profile {} is of a processor, and a page runs shaders", profile.name));
         }
         progress("reading the model", 0, 1);
-        let (module, dims) = request.module(bytes)?;
+        let (module, dims) = request.module(files)?;
         let options = CompileOptions { clock, dims, record: request.record, ..CompileOptions::default() };
         let compiled = compile(module, &options, &profile, &Emitter, progress).map_err(|e| e.to_string())?;
         let name = short_name(&request.model);
-        let plan = compiled.plan.clone();
-        Ok(Network { name, compiled, plan, options, request_dims: request.dims.clone() })
+        let (plan, parts) = (compiled.plan.clone(), weight_parts(&compiled.plan));
+        Ok(Network { name, compiled, plan, parts, kept: None, options, request_dims: request.dims.clone() })
     }
 
-    /// The files of `weft export --web` that are the network's own: `plan.json`, `weights.bin`, kernels.
+    /// The files of `weft export --web` that are the network's own, without the weights: `plan.json` and kernels.
     ///
     /// # Errors
-    /// Steps that a browser does not run, by name; weights that cannot be read.
-    pub fn files(&self, progress: Progress<'_>) -> Result<Vec<File>, String> {
-        let c = &self.compiled;
-        let all = c.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { .. })).count();
-        let done = std::cell::RefCell::new((0, progress));
-        let packed = |b: &PlanBuffer| {
-            let (count, progress) = &mut *done.borrow_mut();
-            *count += 1;
-            progress("packing weights", *count, all);
-            self.packed(b)
-        };
-        self.written(&c.plan, &packed)
+    /// Steps that a browser does not run, by name.
+    pub fn files(&self) -> Result<Vec<File>, String> {
+        self.written(&self.compiled.plan)
+    }
+
+    /// The part of `weights.bin` that begins at `at`. Large constants have several, which are best asked for in order: a
+    /// constant is read and packed for the first, and kept until the last.
+    ///
+    /// # Errors
+    /// A place where no part begins; weights that cannot be read.
+    pub fn weights(&mut self, at: usize) -> Result<Vec<u8>, String> {
+        let part = self.parts.iter().find(|p| p.at == at).copied();
+        let part = part.ok_or_else(|| format!("no weights begin at {at}"))?;
+        if self.kept.as_ref().is_none_or(|(buffer, _)| *buffer != part.buffer) {
+            self.kept = None;
+            self.kept = Some((part.buffer, self.packed(&self.compiled.plan.buffers[part.buffer])?));
+        }
+        let whole = |packed: &Vec<u8>| part.last && part.start == 0 && packed.len() == part.bytes;
+        match self.kept.take_if(|(_, packed)| whole(packed)) {
+            Some((_, packed)) => Ok(packed),
+            None => {
+                let kept = if part.last { &self.kept.take() } else { &self.kept };
+                Ok(kept.as_ref().map_or(vec![], |(_, packed)| part.of(packed)))
+            }
+        }
     }
 
     /// The file `plan.json` for other sizes of the dimensions that stayed open: kernels and weights are the same.
@@ -91,8 +107,7 @@ impl Network {
         let open = self.compiled.open.as_ref().ok_or("no dimension of the network is open")?;
         let sizes: Vec<(Name, i64)> = sizes.iter().map(|(name, n)| (Name::new(name), *n)).collect();
         let (plan, _) = open.at(&sizes).map_err(|e| e.to_string())?;
-        // Places in the file of weights follow from the sizes of buffers alone.
-        let files = self.written(&plan, &|_| Ok(vec![]))?;
+        let files = self.written(&plan)?;
         self.plan = plan;
         files.into_iter().find(|f| f.path == "plan.json").ok_or_else(|| "there is no plan".into())
     }
@@ -105,15 +120,11 @@ impl Network {
         serde_json::Value::Object(all.collect()).to_string()
     }
 
-    fn written(
-        &self,
-        plan: &Plan,
-        packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
-    ) -> Result<Vec<File>, String> {
+    fn written(&self, plan: &Plan) -> Result<Vec<File>, String> {
         let texts = |all: &[Name]| all.iter().map(Name::to_string).collect();
         let groups = self.compiled.groups.iter();
         let groups: Vec<Group> = groups.map(|g| Group { label: g.label.clone(), nodes: texts(&g.origins) }).collect();
-        rust_source::network(plan, &self.compiled.profile, packed, &self.name, &groups)
+        rust_source::network(plan, &self.compiled.profile, &self.name, &groups)
     }
 
     /// The bytes of a constant's buffer as kernels read them; none for other buffers. Constants are laid out by the

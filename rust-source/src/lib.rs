@@ -16,6 +16,7 @@ mod network;
 mod tables;
 mod web;
 
+pub use tables::{WeightPart, weight_parts};
 pub use web::{Group, network, page};
 
 use crate::tables::{Abilities, Tables};
@@ -54,7 +55,7 @@ pub fn program(
     packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
     model: &str,
 ) -> Result<Vec<File>, String> {
-    let tables = Tables::of(plan, profile, packed, Abilities::default())?;
+    let tables = Tables::of(plan, profile, Some(packed), Abilities::default())?;
     if let Some(k) = tables.kernels.iter().find(|k| k.size_bytes > 0) {
         return Err(format!("kernel `{}` takes sizes that only a run knows", k.name));
     }

@@ -29,9 +29,14 @@ pub(crate) struct Tables<'p> {
     pub buffers: Vec<Buffer>,
     pub kernels: Vec<Kernel<'p>>,
     pub steps: Vec<Row>,
-    /// The weights, as kernels read them.
+    /// The weights, as kernels read them; empty if they are not packed here.
     pub blob: Vec<u8>,
+    /// Bytes of the weights.
+    pub weight_bytes: usize,
 }
+
+/// Packs the content of a constant's buffer as kernels read it.
+pub(crate) type Packed<'f> = &'f dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>;
 
 /// An input, an output or a condition.
 #[derive(Serialize)]
@@ -177,14 +182,14 @@ pub(crate) struct HostRow {
 }
 
 impl<'p> Tables<'p> {
-    /// `packed` has the bytes of a constant's buffer as kernels read them.
+    /// `packed` has the bytes of a constant's buffer as kernels read them; without it the tables say where they go.
     ///
     /// # Errors
     /// What only a session can do, by name; what `packed` says.
     pub(crate) fn of(
         plan: &'p Plan,
         profile: &DeviceProfile,
-        packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+        packed: Option<Packed<'_>>,
         can: Abilities,
     ) -> Result<Tables<'p>, String> {
         let kernels = (0..).zip(&plan.kernels).map(kernel).collect::<Result<Vec<_>, String>>()?;
@@ -205,8 +210,53 @@ impl<'p> Tables<'p> {
             steps,
             kernels,
             buffers: places.rows,
+            weight_bytes: places.weight_bytes,
             blob: places.blob,
         })
+    }
+}
+
+/// A part of a constant's buffer, of a file with all weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightPart {
+    /// Where it begins in the file.
+    pub at: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// The plan's number of the buffer.
+    pub buffer: usize,
+    /// Where it begins in the buffer's packed bytes.
+    pub start: usize,
+    /// Nothing of the buffer is behind it.
+    pub last: bool,
+}
+
+/// The parts of all constants' buffers, in the order of the file with all weights.
+pub fn weight_parts(plan: &Plan) -> Vec<WeightPart> {
+    let mut parts = vec![];
+    let mut end = 0;
+    for (buffer, b) in plan.buffers.iter().enumerate() {
+        if !matches!(b.content, Content::Constant { .. }) {
+            continue;
+        }
+        let mut start = 0;
+        for bytes in slices(b).map(|n| n as usize) {
+            let at = usize::next_multiple_of(end, ALIGNED);
+            parts.push(WeightPart { at, bytes, buffer, start, last: false });
+            (start, end) = (start + bytes, at + bytes);
+        }
+        parts.last_mut().into_iter().for_each(|p| p.last = true);
+    }
+    parts
+}
+
+impl WeightPart {
+    /// Its bytes out of those of the buffer, which may end before the buffer does.
+    pub fn of(&self, packed: &[u8]) -> Vec<u8> {
+        let inside = |n: usize| n.min(packed.len());
+        let mut out = packed[inside(self.start)..inside(self.start + self.bytes)].to_vec();
+        out.resize(self.bytes, 0);
+        out
     }
 }
 
@@ -217,11 +267,13 @@ struct Places {
     /// For each buffer of the plan its rows.
     of: Vec<Range<usize>>,
     blob: Vec<u8>,
+    weight_bytes: usize,
 }
 
 impl Places {
-    fn of(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
-        let mut p = Places::default();
+    fn of(plan: &Plan, packed: Option<Packed<'_>>) -> Result<Places, String> {
+        let parts = weight_parts(plan);
+        let mut p = Places { weight_bytes: parts.last().map_or(0, |w| w.at + w.bytes), ..Places::default() };
         let growing = growing(plan);
         for (i, b) in plan.buffers.iter().enumerate() {
             let first = p.rows.len();
@@ -232,23 +284,22 @@ impl Places {
                 Content::Input(_) | Content::Pool => {
                     slices(b).for_each(|bytes| p.rows.push(Buffer { bytes, weights: None }))
                 }
-                Content::Constant { .. } => p.constant(b, &packed(b)?),
+                Content::Constant { .. } => {
+                    let bytes = packed.map(|pack| pack(b)).transpose()?;
+                    let own = parts.iter().filter(|w| w.buffer == i);
+                    own.for_each(|w| p.constant(w, bytes.as_deref()));
+                }
             }
             p.of.push(first..p.rows.len());
         }
         Ok(p)
     }
 
-    fn constant(&mut self, b: &PlanBuffer, data: &[u8]) {
-        let mut rest = data;
-        for bytes in slices(b) {
-            self.blob.resize(self.blob.len().next_multiple_of(ALIGNED), 0);
-            let at = self.blob.len();
-            self.rows.push(Buffer { bytes, weights: Some(at) });
-            let (now, later) = rest.split_at(rest.len().min(bytes as usize));
-            self.blob.extend_from_slice(now);
-            self.blob.resize(at + bytes as usize, 0);
-            rest = later;
+    fn constant(&mut self, part: &WeightPart, packed: Option<&[u8]>) {
+        self.rows.push(Buffer { bytes: part.bytes as u64, weights: Some(part.at) });
+        if let Some(packed) = packed {
+            self.blob.resize(part.at, 0);
+            self.blob.extend(part.of(packed));
         }
     }
 

@@ -103,25 +103,26 @@ pub fn page(
         text("package.json", "{ \"type\": \"module\" }\n"),
     ];
     let can = Abilities { loops: true, host: false };
-    files.extend(written(&Tables::of(plan, profile, packed, can)?, profile, model, groups)?);
+    let tables = Tables::of(plan, profile, Some(packed), can)?;
+    files.extend(written(&tables, profile, model, groups)?);
+    files.push(File { path: "weights.bin".into(), bytes: tables.blob });
     Ok(files)
 }
 
-/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json`,
-/// `weights.bin` and kernels. `packed` has the bytes of a constant's buffer as kernels read them; `model` is the
-/// model's name, `groups` are the groups that dispatches name. Steps on the host are for who has the compiler.
+/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json` and
+/// kernels. `model` is the model's name, `groups` are the groups that dispatches name. Who has the compiler has weights
+/// one by one ([`weight_parts`](crate::weight_parts)), and runs the steps on the host.
 ///
 /// # Errors
 /// Calls of functions and kernels that use matrix units, by name; kernels that the standard's WGSL cannot say.
 pub fn network(
     plan: &Plan,
     profile: &DeviceProfile,
-    packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
     model: &str,
     groups: &[Group],
 ) -> Result<Vec<File>, String> {
     let can = Abilities { loops: true, host: true };
-    written(&Tables::of(plan, profile, packed, can)?, profile, model, groups)
+    written(&Tables::of(plan, profile, None, can)?, profile, model, groups)
 }
 
 fn written(t: &Tables<'_>, profile: &DeviceProfile, model: &str, groups: &[Group]) -> Result<Vec<File>, String> {
@@ -153,7 +154,7 @@ fn written(t: &Tables<'_>, profile: &DeviceProfile, model: &str, groups: &[Group
             max_compute_workgroup_size_z: n.max_workgroup_size[2],
             max_compute_workgroups_per_dimension: n.max_workgroups,
         },
-        weight_bytes: t.blob.len(),
+        weight_bytes: t.weight_bytes,
         inputs: &t.inputs,
         outputs: &t.outputs,
         buffers: &t.buffers,
@@ -163,6 +164,5 @@ fn written(t: &Tables<'_>, profile: &DeviceProfile, model: &str, groups: &[Group
     };
     let json = serde_json::to_string(&plan).map_err(|e| e.to_string())?;
     files.push(text("plan.json", &json));
-    files.push(File { path: "weights.bin".into(), bytes: t.blob.clone() });
     Ok(files)
 }

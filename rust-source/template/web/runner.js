@@ -56,7 +56,7 @@ export function computations(rows) {
 }
 
 /**
- * Opens a network. `gpu` is the browser's, or that of another implementation. `host` computes nodes that the plan gives
+ * Opens a network. `weights` is their file, or gives the part of it that begins at a place. `gpu` is the browser's, or that of another implementation. `host` computes nodes that the plan gives
  * to the host: `node(number, arrays)` gives an ArrayBuffer for each result, `constant(buffer)` one with the elements.
  */
 export async function open({ plan, weights, texts }, { gpu = globalThis.navigator?.gpu, progress = () => {}, host = null } = {}) {
@@ -77,7 +77,7 @@ export async function open({ plan, weights, texts }, { gpu = globalThis.navigato
   });
   const network = new Network(plan, adapter, device, timed, host);
   try {
-    await network.allocate(weights);
+    await network.allocate(weights, progress);
     await network.compile(texts, progress);
   } catch (e) {
     device.destroy();
@@ -167,18 +167,25 @@ export class Network {
     if (this.#lost) throw Error(this.#lost);
   }
 
-  async allocate(weights, kept = new Map()) {
+  async allocate(weights, progress = () => {}, kept = new Map()) {
     await this.#checked("buffers", async () => {
-      this.buffers = this.plan.buffers.map(({ bytes, weights: at }) => {
-        if (kept.has(at)) return kept.get(at);
+      this.buffers = [];
+      // One by one: neither a page nor its Worker has room for all weights at once.
+      for (const [i, { bytes, weights: at }] of this.plan.buffers.entries()) {
+        if (kept.has(at)) {
+          this.buffers.push(kept.get(at));
+          continue;
+        }
+        const data = at === null ? null : typeof weights === "function" ? await weights(at) : new Uint8Array(weights, at, bytes);
         const usage = USAGE.STORAGE | USAGE.COPY_SRC | (at === null ? USAGE.COPY_DST : 0);
         const buffer = this.device.createBuffer({ size: bytes, usage, mappedAtCreation: at !== null });
         if (at !== null) {
-          new Uint8Array(buffer.getMappedRange()).set(new Uint8Array(weights, at, bytes));
+          new Uint8Array(buffer.getMappedRange()).set(data);
           buffer.unmap();
+          progress("weights", i + 1, this.plan.buffers.length);
         }
-        return buffer;
-      });
+        this.buffers.push(buffer);
+      }
     });
   }
 
@@ -245,7 +252,7 @@ export class Network {
       }
       this.plan = plan;
       lost.forEach((b) => b.destroy());
-      await this.allocate(null, kept);
+      await this.allocate(null, undefined, kept);
       await this.bind();
     });
   }

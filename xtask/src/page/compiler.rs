@@ -22,6 +22,9 @@ const ROWS: [u32; 2] = [5, 64];
 /// A network with a loop in which a node computes beyond 32 bits, which is the host's.
 const HOST: &str = include_str!("host.weft");
 
+/// A model whose weights are in a file beside it.
+const BESIDE: &str = "beside.onnx";
+
 /// Networks of the zoo that it compiles.
 const ZOO: [&str; 1] = ["squeezenet1_1:smallest"];
 
@@ -43,6 +46,9 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     let mut c = Command::new(weft);
     c.arg("compile").arg(folder.join("branch.weft")).args(["--target", "apple", "-q", "-o"]);
     succeed(c.arg(folder.join("command.trace")))?;
+    let mut c = Command::new(weft);
+    c.arg("export").arg(folder.join("convolutions.weft")).args(["--external-data", "-q", "-o"]);
+    succeed(c.arg(folder.join(BESIDE)))?;
     let said = drive(browser, &folder, "driven.html", &folder.join("browser"), LIMIT)?;
     match said.strip_prefix("ok ") {
         Some(seen) => eprintln!("the compiler's page: {seen}"),
@@ -65,7 +71,8 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
 fn models(folder: &Path) -> Vec<(String, String)> {
     let file = |name: &str| folder.join(format!("{name}.weft")).display().to_string();
     let own = NETWORKS.iter().map(|(name, _)| (name.to_string(), file(name)));
-    own.chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
+    let beside = (BESIDE.to_string(), folder.join(BESIDE).display().to_string());
+    own.chain([beside]).chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
 }
 
 /// A copy of the page with the scripts that drive it.

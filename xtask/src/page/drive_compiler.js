@@ -1,14 +1,14 @@
 // Drives the compiler's page as a reader would, and tells the server what it saw.
-import { compiled, host } from "./compiler.js";
+import { compiled, host, weights } from "./compiler.js";
 import { $, drive, expect, page, put, sentence, until, values } from "./seen.js";
 import { open } from "./runner.js";
 
 const idle = () => until(() => !$("compile").disabled);
 const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
-/** Drops a file on the page, and waits until it is compiled and open, or refused. */
-async function drop(name, content) {
+/** Drops a file on the page, with others, and waits until it is compiled and open, or refused. */
+async function drop(name, content, ...others) {
   const dataTransfer = new DataTransfer();
-  dataTransfer.items.add(new File([content], name));
+  for (const f of [...others, new File([content], name)]) dataTransfer.items.add(f);
   dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
   await idle();
 }
@@ -30,17 +30,24 @@ async function downloaded(id) {
   return kept[0];
 }
 
+/** The file of all weights, which a page never has at once. */
+async function blob() {
+  const { plan } = compiled(), all = new Uint8Array(plan.weightBytes);
+  for (const { weights: at } of plan.buffers) if (at !== null) all.set(await weights(at), at);
+  return all;
+}
 /** Compiles and runs a network; puts what it was compiled to into the folder. */
 async function one(name, take) {
   await take();
   await page();
   const { files, request, plan } = compiled();
-  const lines = await Promise.all(files.filter((f) => f.path !== "open.json").map(async (f) => `${f.path} ${await digest(f.bytes)}`));
+  const made = files.filter((f) => f.path !== "open.json");
+  const lines = await Promise.all([...made, { path: "weights.bin", bytes: await blob() }].map(async (f) => `${f.path} ${await digest(f.bytes)}`));
   await put(`${name}/digests`, lines.sort().join("\n"));
   await put(`${name}/profile.json`, JSON.stringify(request.profile));
   const of = (path) => files.find((f) => f.path === path).bytes;
   const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
-  const { network } = await values({ plan, weights: of("weights.bin").buffer, texts }, `${name}/`, { host });
+  const { network } = await values({ plan, weights, texts }, `${name}/`, { host });
   network.destroy();
 }
 
@@ -70,7 +77,7 @@ async function lengths() {
     await idle();
     expect(`a run of ${n}`, $("error").hidden && compiled().plan.inputs[0].shape[0] === n);
     await page();
-    const { network } = await values({ plan: compiled().plan, weights: of("weights.bin").buffer, texts }, `open-${n}/`);
+    const { network } = await values({ plan: compiled().plan, weights, texts }, `open-${n}/`);
     network.destroy();
   }
   $("now").value = "n=65";
@@ -135,7 +142,7 @@ async function failures() {
 async function lost() {
   const { files, plan } = compiled();
   const of = (path) => files.find((f) => f.path === path).bytes;
-  const network = await open({ plan, weights: of("weights.bin").buffer, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
+  const network = await open({ plan, weights, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
   network.device.destroy();
   await network.device.lost;
   expect("a lost device is a sentence", /the device was lost/.test(await sentence(() => network.run({}))));
@@ -169,6 +176,14 @@ drive(async () => {
     const text = await (await fetch(`${name}.weft`)).text();
     await one(name, () => drop(`${name}.weft`, text));
   }
+  const part = async (name) => (await fetch(name)).arrayBuffer();
+  await one("beside.onnx", async () => drop("beside.onnx", await part("beside.onnx"), new File([await part("beside.onnx.data")], "beside.onnx.data")));
+  await drop("beside.onnx", await part("beside.onnx"));
+  expect("missing data are named", /`beside\.onnx\.data`: drop both together/.test($("error").textContent));
+  await drop("a.txt", "", new File([], "b.txt"));
+  expect("files without a model are refused", /none of these files is a model/.test($("error").textContent));
+  await drop("host.weft", await (await fetch("host.weft")).text());
+  await page();
   const onHost = [...document.querySelectorAll("tbody tr")].filter((r) => /on the host/.test(r.lastChild.textContent));
   expect("a node of the host is said to be there, with its time", onHost.length === 1 && Number(onHost[0].cells[1].textContent) > 0);
   await one("squeezenet1_1:smallest", () => zoo("squeezenet1_1:smallest"));
