@@ -154,10 +154,16 @@ export class Network {
       failed = e;
     }
     const found = [];
-    for (const kind of [...kinds].reverse()) {
-      const e = await this.device.popErrorScope();
-      if (e) found.push(kind === "out-of-memory" ? "there is not enough memory" : e.message);
+    try {
+      for (const kind of [...kinds].reverse()) {
+        const e = await this.device.popErrorScope();
+        if (e) found.push(kind === "out-of-memory" ? "there is not enough memory" : e.message);
+      }
+    } catch (e) {
+      failed ??= e;
     }
+    // Calls that are under way may end before the device is said to be lost.
+    if (failed instanceof DOMException) await Promise.race([this.device.lost, new Promise((done) => setTimeout(done, 1000))]);
     this.#live();
     if (failed) throw failed;
     if (found.length) throw Error(`${what}: ${found.join("; ")}`);

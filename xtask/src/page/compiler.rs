@@ -76,7 +76,7 @@ fn models(folder: &Path) -> Vec<(String, String)> {
 }
 
 /// A copy of the page with the scripts that drive it.
-fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
+pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     let fail = |e: std::io::Error| format!("{}: {e}", page.display());
     std::fs::create_dir_all(folder).map_err(fail)?;
     for entry in std::fs::read_dir(page).map_err(fail)? {
@@ -90,6 +90,8 @@ fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     let with = |before: &str, after: &str| index.replace(last, &format!("{before}{last}{after}"));
     let script = |name: &str| format!("<script type=\"module\" src=\"{name}\"></script>");
     for (name, text) in [
+        ("large.html", with("", &script("drive_large.js"))),
+        ("drive_large.js", super::large::DRIVE.into()),
         // The script opens the page in a frame, as wide as a phone.
         ("driven.html", with("", &script("drive_compiler.js")).replace("frame-src", "frame-src 'self'")),
         ("without.html", with(&script("without.js"), "")),
@@ -131,7 +133,7 @@ fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
 }
 
 /// The interpreter computes from a run's inputs what the page did.
-fn agrees(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
+pub fn agrees(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
     let mut c = Command::new(weft);
     c.args(["compare", model, "--device", "cpu", "-q"]).args(sizes).arg("-i").arg(run.join("inputs.npz"));
     c.arg("--against").arg(run.join("outputs.npz"));

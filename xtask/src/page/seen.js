@@ -55,6 +55,38 @@ export async function values(files, folder = "", options = {}) {
   return { network, inputs, first, bits };
 }
 
+/**
+ * Times each dispatch by timestamps that are rounded to steps of 65536 ns, as many browsers have them, and by the same
+ * ones unrounded: they are as far apart as the rounding of a sample can put them, and no further.
+ */
+export async function rounded(network) {
+  const STEP = 65536n, [buffer, pass] = [GPUBuffer.prototype, GPUComputePassEncoder.prototype];
+  const { getMappedRange } = buffer, { dispatchWorkgroups } = pass;
+  const samples = [], exact = [];
+  let times = 0;
+  pass.dispatchWorkgroups = function (...grid) { times++; return dispatchWorkgroups.apply(this, grid); };
+  buffer.getMappedRange = function (...part) {
+    const range = getMappedRange.apply(this, part);
+    // A buffer of two timestamps that is read back.
+    if (this.size !== 16 || this.usage !== (GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST)) return range;
+    const marks = new BigUint64Array(range);
+    samples.push({ us: Number(marks[1] - marks[0]) / 1e3 / times, off: Number(STEP) / 1e3 / times });
+    times = 0;
+    marks.forEach((ns, i) => (marks[i] = ns - ns % STEP));
+    return range;
+  };
+  const progress = () => exact.push(samples.splice(0).slice(-3).sort((a, b) => a.us - b.us)[1]);
+  const m = await network.measure({ progress });
+  Object.assign(pass, { dispatchWorkgroups });
+  Object.assign(buffer, { getMappedRange });
+  expect("the resolution of timestamps is found", m.step > 0 && m.step % Number(STEP) === 0);
+  const most = Math.max(...exact.map((e) => e.off));
+  expect("rounded times are those of the kernels", m.us.every((us, i) => Math.abs(us - exact[i].us) <= Math.max(exact[i].off, most / 1e6)));
+  const apart = (i, j) => Math.abs(exact[i].us - exact[j].us) > exact[i].off + exact[j].off;
+  const agree = (i, j) => !apart(i, j) || (exact[i].us < exact[j].us) === (m.us[i] < m.us[j]);
+  expect("the ranking of at least ten is that of unrounded times", m.us.length >= 10 && m.us.every((_, i) => m.us.every((_, j) => agree(i, j))));
+}
+
 /** Does it, and tells the server what was seen. */
 export async function drive(f) {
   try {
