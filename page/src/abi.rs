@@ -157,7 +157,11 @@ pub extern "C" fn weights() -> u32 {
 pub extern "C" fn host() -> u32 {
     let mut given = GIVEN.take().into_iter();
     let node = number(given.next());
-    leave(node.and_then(|n| NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host(n, given.collect()))))
+    leave(
+        node.and_then(|n| {
+            NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host(n, given.collect()))
+        }),
+    )
 }
 
 /// A constant that only the host reads: the number of its buffer in JSON.

@@ -2,9 +2,9 @@
 
 use crate::{Files, Request};
 use compiler::compile::{CompileOptions, Compiled, Progress, compile};
+use compiler::interpreter::HostFunctions;
 use compiler::name::Name;
 use compiler::passes::Clock;
-use compiler::interpreter::HostFunctions;
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
 use rust_source::{File, Group, WeightPart, weight_parts};
@@ -160,7 +160,14 @@ impl Network {
         let results = (h.run)(inputs, &HostFunctions::default()).map_err(|e| format!("`{}`: {e}", h.name))?;
         let file = |(v, t): (&BufferView, Tensor)| match (t.dtype(), t.shape()) == (v.dtype, &v.shape) {
             true => Ok(File { path: v.name.to_string(), bytes: t.bytes().to_vec() }),
-            false => Err(format!("`{}` gives {}{:?}, and {}{:?} was planned", h.name, t.dtype(), t.shape(), v.dtype, v.shape)),
+            false => Err(format!(
+                "`{}` gives {}{:?}, and {}{:?} was planned",
+                h.name,
+                t.dtype(),
+                t.shape(),
+                v.dtype,
+                v.shape
+            )),
         };
         h.outputs.iter().zip(results).map(file).collect()
     }

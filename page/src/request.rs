@@ -81,7 +81,8 @@ impl Request {
         let decided = sizes.decide(&ports).map_err(|e| wrong(&e))?;
         let (dims, shapes, ranges) = (decided.dims.clone(), decided.closed(), decided.ranges.clone());
         let options = ImportOptions { batch: None, dims, shapes, values: vec![], ranges };
-        let mut module = import_onnx_with(bytes, &Together { files, list: self.files.clone() }, &options).map_err(|e| wrong(&e))?;
+        let mut module =
+            import_onnx_with(bytes, &Together { files, list: self.files.clone() }, &options).map_err(|e| wrong(&e))?;
         decided.bind(&mut module).map_err(|e| wrong(&e))?;
         Ok((module, decided.ranges))
     }

@@ -1,8 +1,8 @@
 //! The page's compiler, without a browser.
 
 use bytes::Bytes;
-use compiler::onnx::export_onnx_beside;
 use compiler::fault::Fault;
+use compiler::onnx::export_onnx_beside;
 use page::{Files, Measured, Network, Request, profile_of, report_of, zoo};
 use serde_json::{Value, json};
 use std::sync::Arc;

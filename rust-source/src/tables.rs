@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 use shaders_gen::GeneratedModule;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use tensor_ir::dtype::DType;
-use std::collections::BTreeSet;
 use tensor_ir::plan::{
     BufferIndex, BufferView, Content, Dispatch, HostContent, HostStep, Loop, Plan, PlanBuffer, PlanKernel, Step, Trips,
     kernel_file,
@@ -440,7 +440,10 @@ impl Rows<'_> {
             return Err(format!("`{}` runs on the host, step by step", h.name));
         }
         if let Some(call) = h.call.filter(|c| !c.external) {
-            return Err(format!("`{}` calls the host function `{}`, which a page does not have", h.name, call.function));
+            return Err(format!(
+                "`{}` calls the host function `{}`, which a page does not have",
+                h.name, call.function
+            ));
         }
         let all = |views: &[BufferView]| views.iter().map(|v| self.tensor(v)).collect::<Result<Vec<_>, _>>();
         let (node, name, group) = (h.node, h.name.to_string(), h.group);

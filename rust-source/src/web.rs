@@ -115,12 +115,7 @@ pub fn page(
 ///
 /// # Errors
 /// Calls of functions and kernels that use matrix units, by name; kernels that the standard's WGSL cannot say.
-pub fn network(
-    plan: &Plan,
-    profile: &DeviceProfile,
-    model: &str,
-    groups: &[Group],
-) -> Result<Vec<File>, String> {
+pub fn network(plan: &Plan, profile: &DeviceProfile, model: &str, groups: &[Group]) -> Result<Vec<File>, String> {
     let can = Abilities { loops: true, host: true };
     written(&Tables::of(plan, profile, None, can)?, profile, model, groups)
 }

@@ -131,8 +131,8 @@ const COLUMNS = [
   ["us", (r) => r.us, (x) => x?.toFixed(1) ?? ""],
   ["share", (r) => r.share, (x) => (x === undefined ? "" : `${(100 * x).toFixed(1)}%`)],
   ["layer", (r) => r.label, String],
-  ["GFLOP/s", (r) => r.us && r.flops / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
-  ["GB/s", (r) => r.us && r.bytes / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
+  ["GFLOP/s", (r) => (r.us && r.grid ? r.flops / r.us / 1e3 : undefined), (x) => x?.toFixed(1) ?? ""],
+  ["GB/s", (r) => (r.us && r.grid ? r.bytes / r.us / 1e3 : undefined), (x) => x?.toFixed(1) ?? ""],
   ["workgroups", (r) => r.grid?.reduce((a, b) => a * b, 1), (n) => n ?? "on the host"],
 ];
 function showTable() {
@@ -140,7 +140,7 @@ function showTable() {
   let dispatched = 0;
   const rows = computations(plan.steps).map(({ run, host }, i) => {
     const group = plan.groups[(run ?? host).group], nodes = group?.nodes ?? [];
-    if (host) return { ...host, i, label: host.name, nodes, us: network.hostMs.has(host.node) ? 1e3 * network.hostMs.get(host.node) : undefined };
+    if (host) return { ...host, i, label: group?.label ?? host.name, nodes, us: network.hostMs.has(host.node) ? 1e3 * network.hostMs.get(host.node) : undefined };
     const us = times?.us[dispatched++];
     return { ...run, i, label: group?.label ?? plan.kernels[run.kernel].name, nodes, us, share: times ? us / all : undefined };
   });
@@ -163,8 +163,8 @@ function showTable() {
     row.onclick = () => {
       body.querySelectorAll("[aria-selected]").forEach((e) => e.removeAttribute("aria-selected"));
       row.setAttribute("aria-selected", "true");
-      $("entry").textContent = `${r.grid ? plan.kernels[r.kernel].name : r.name}: ${r.nodes.join(", ")}`;
-      $("wgsl").textContent = r.grid ? texts[r.kernel] : "The plan gives this node to the host: the compiler's interpreter computes it, on the processor. Its time is that of the last run, with the way there and back.";
+      $("entry").textContent = [r.grid ? plan.kernels[r.kernel].name : r.name, r.nodes.join(", ")].filter(Boolean).join(": ");
+      $("wgsl").textContent = r.grid ? texts[r.kernel] : "The plan gives this node to the host: the compiler's interpreter computes it, on the processor.\nIts time is that of the last run, with the way there and back.";
       $("shader").hidden = false;
     };
   }

@@ -45,7 +45,8 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
 /// The network as a text.
 fn network() -> String {
     // Steps that are small beside what they are added to: sums in another order stay as close as they are.
-    let (mut constants, mut nodes) = ("const @s : f32[] = [0.001953125]\n".to_string(), "  %s = const @s\n".to_string());
+    let (mut constants, mut nodes) =
+        ("const @s : f32[] = [0.001953125]\n".to_string(), "  %s = const @s\n".to_string());
     for i in 0..LAYERS {
         let _ = writeln!(constants, "const @w{i} : f32[{WIDTH},{WIDTH}] = random({i})");
         let _ = writeln!(nodes, "  %w{i} = const @w{i}\n  %p{i} = matmul %t{i}, %w{i}\n  %q{i} = mul %p{i}, %s");

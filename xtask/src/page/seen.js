@@ -25,6 +25,7 @@ export async function page() {
   const us = rows().map((r) => Number(r[1]));
   expect("each dispatch has a time", us.length === count && us.every((x) => x >= 0) && us.some((x) => x > 0));
   expect("the longest is first", us.every((x, i) => i === 0 || x <= us[i - 1]));
+  expect("all that is shown is a number or a name", rows().flat().every((text) => !/NaN|undefined|Infinity/.test(text)));
   expect("the method is said", /timestamps/.test($("method").textContent));
   head()[0].click();
   expect("a click sorts", rows().every((r, i) => Number(r[0]) === i + 1));
