@@ -18,7 +18,7 @@ const SEED: u64 = 0;
 pub struct Request {
     /// The name of a file, or of a network of the zoo.
     pub model: String,
-    /// The model's file, then those of its external data; none: a network of the zoo.
+    /// The model's file, then the files of its external data; none: a network of the zoo.
     pub files: Vec<Named>,
     /// The name of a profile, or a profile.
     pub profile: serde_json::Value,

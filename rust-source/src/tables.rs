@@ -76,7 +76,7 @@ pub(crate) enum Place {
     Constant(usize),
 }
 
-/// What a program that runs the tables can do, beside dispatches, copies and branches.
+/// The abilities of a program that runs the tables, beside dispatches, copies and branches.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Abilities {
     /// Loops whose trips a run decides.
@@ -251,7 +251,7 @@ pub fn weight_parts(plan: &Plan) -> Vec<WeightPart> {
 }
 
 impl WeightPart {
-    /// Its bytes out of those of the buffer, which may end before the buffer does.
+    /// Its bytes, from the packed bytes of the buffer, which may end before the buffer does.
     pub fn of(&self, packed: &[u8]) -> Vec<u8> {
         let inside = |n: usize| n.min(packed.len());
         let mut out = packed[inside(self.start)..inside(self.start + self.bytes)].to_vec();

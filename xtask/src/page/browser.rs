@@ -88,7 +88,7 @@ fn serve_until(server: &TcpListener, folder: &Path, browser: &mut Child, limit: 
     Err(format!("it said nothing for {} s", limit.as_secs()))
 }
 
-/// What a page wants of who drives it.
+/// A wish of a page to the program that drives it.
 enum Wish {
     /// It is done, and says how it went.
     Said(String),

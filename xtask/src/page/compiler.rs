@@ -90,8 +90,6 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     let with = |before: &str, after: &str| index.replace(last, &format!("{before}{last}{after}"));
     let script = |name: &str| format!("<script type=\"module\" src=\"{name}\"></script>");
     for (name, text) in [
-        ("large.html", with("", &script("drive_large.js"))),
-        ("drive_large.js", super::large::DRIVE.into()),
         // The script opens the page in a frame, as wide as a phone.
         ("driven.html", with("", &script("drive_compiler.js")).replace("frame-src", "frame-src 'self'")),
         ("without.html", with(&script("without.js"), "")),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The script that drives the page.
-pub const DRIVE: &str = include_str!("drive_large.js");
+const DRIVE: &str = include_str!("drive_large.js");
 
 /// Products of one row, each with a square constant: 24 times 64 MiB.
 const LAYERS: usize = 24;
@@ -30,6 +30,11 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     prepare(page, &folder)?;
+    let index = folder.join("index.html");
+    let html = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
+    let driven = html.replace("</html>", "<script type=\"module\" src=\"drive_large.js\"></script></html>");
+    write(&folder.join("large.html"), driven.as_bytes())?;
+    write(&folder.join("drive_large.js"), DRIVE.as_bytes())?;
     let (text, model) = (folder.join("large.weft"), folder.join("large.onnx"));
     write(&text, network().as_bytes())?;
     succeed(Command::new(weft).arg("export").arg(&text).args(["--external-data", "-q", "-o"]).arg(&model))?;
