@@ -77,8 +77,8 @@ impl Network {
         self.written(&self.compiled.plan)
     }
 
-    /// The part of `weights.bin` that begins at `at`. Large constants have several, which are best asked for in order: a
-    /// constant is read and packed for the first, and kept until the last.
+    /// The part of `weights.bin` that begins at `at`. Large constants have several parts, best asked for in order: the
+    /// constant is read and packed for the first one, and kept until the last.
     ///
     /// # Errors
     /// A place where no part begins; weights that cannot be read.
@@ -141,7 +141,7 @@ impl Network {
         Ok(bytes.into_owned())
     }
 
-    /// Computes a node that the plan gives to the host, by the interpreter: bytes of its operands in, of its results out.
+    /// Computes a node that the plan gives to the host, by the interpreter: its operands as bytes in, its results out.
     /// Constants that only the host reads are not among the operands.
     ///
     /// # Errors

@@ -7,8 +7,8 @@
 //!
 //! Pages run loops; a page that has the compiler beside it runs steps on the host too.
 //!
-//! Deliberately absent: graphs, ops, files; calls of the plan; in crates loops, steps on the host and open sizes; kernels
-//! on matrix units, whose shapes and subgroup sizes only a session can check.
+//! Deliberately absent: graphs, ops, files; calls of the plan; in crates loops, steps on the host and open sizes;
+//! kernels on matrix units, whose shapes and subgroup sizes only a session can check.
 #![warn(missing_docs)]
 
 mod names;

@@ -1,7 +1,7 @@
 //! Pages of `weft export --web` by npm's Dawn for Node: WebGPU without a browser, and on drivers that browsers refuse.
 //!
-//! `WEFT_DAWN_NODE` is the command that runs Node, where it is not `node`: through the loader of a driver that has halves,
-//! for instance.
+//! `WEFT_DAWN_NODE` is the command that runs Node, where it is not `node`: for instance through the loader of a driver
+//! that has halves.
 
 use super::browser::write;
 use super::compiler::agrees;
