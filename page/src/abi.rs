@@ -3,9 +3,11 @@
 //! A call takes the bytes that [`room`] made place for, and leaves files, which [`file`] shows one by one: the results,
 //! or one whose name is `error`. What panics has told `said` why, and the instance is of no use after it.
 
-use crate::{Measured, Network, Request, profile_of, zoo};
+use crate::{Files, Measured, Network, Request, profile_of, report_of, zoo};
 use bytes::Bytes;
+use compiler::fault::Fault;
 use compiler::passes::Clock;
+use compiler::tensor::reserve;
 use rust_source::File;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ unsafe extern "C" {
     fn now() -> f64;
     /// How far a call is: a text, and so many of so many.
     fn progress(text: *const u8, length: usize, done: usize, all: usize);
+    /// Writes so many bytes of a file of the request to a place; 0 if they cannot be read.
+    fn read(file: usize, offset: f64, length: usize, to: *mut u8) -> u32;
     /// Why the compiler ends: a text.
     fn said(text: *const u8, length: usize);
 }
@@ -24,6 +28,21 @@ thread_local! {
     static GIVEN: RefCell<Vec<Vec<u8>>> = const { RefCell::new(vec![]) };
     static LEFT: RefCell<Vec<File>> = const { RefCell::new(vec![]) };
     static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
+}
+
+/// The files that JavaScript has.
+struct Given;
+
+impl Files for Given {
+    fn read(&self, file: usize, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        let mut out = reserve(length)?;
+        out.resize(length, 0);
+        // SAFETY: the place has so many bytes.
+        match unsafe { read(file, offset as f64, length, out.as_mut_ptr()) } {
+            0 => Err(format!("{length} bytes of a file cannot be read: it may have changed since it was given").into()),
+            _ => Ok(out.into()),
+        }
+    }
 }
 
 struct Milliseconds;
@@ -96,19 +115,19 @@ pub extern "C" fn profile() -> u32 {
     leave(one("profile.json", text(adapter).and_then(|a| profile_of(&a))))
 }
 
-/// Compiles: a [`Request`] in JSON, and the bytes of the model.
+/// Compiles: a [`Request`] in JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn compile() -> u32 {
-    let [request, model] = arguments();
-    leave(compiled(request, model))
+    let [request] = arguments();
+    leave(compiled(request))
 }
 
-fn compiled(request: Vec<u8>, model: Vec<u8>) -> Result<Vec<File>, String> {
+fn compiled(request: Vec<u8>) -> Result<Vec<File>, String> {
     // The one before it goes first: memory is scarce.
     NETWORK.set(None);
     let request: Request = serde_json::from_slice(&request).map_err(|e| format!("the request: {e}"))?;
-    let network = Network::compile(&request, Bytes::from(model), Some(Arc::new(Milliseconds)), &mut tell)?;
-    let files = network.files(&mut tell).map(|mut files| {
+    let network = Network::compile(&request, Arc::new(Given), Some(Arc::new(Milliseconds)), &mut tell)?;
+    let files = network.files().map(|mut files| {
         files.push(File { path: "open.json".into(), bytes: network.open_dims().into_bytes() });
         files
     });
@@ -121,8 +140,47 @@ fn compiled(request: Vec<u8>, model: Vec<u8>) -> Result<Vec<File>, String> {
 pub extern "C" fn resize() -> u32 {
     let [sizes] = arguments();
     let sizes = serde_json::from_slice(&sizes).map_err(|e| format!("the sizes: {e}"));
-    let at = |sizes| NETWORK.with_borrow(|n| n.as_ref().ok_or("nothing is compiled")?.plan_at(&sizes));
+    let at = |sizes| NETWORK.with_borrow_mut(|n| n.as_mut().ok_or("nothing is compiled")?.plan_at(&sizes));
     leave(sizes.and_then(at).map(|f| vec![f]))
+}
+
+/// A part of the weights: where it begins, in JSON.
+#[unsafe(no_mangle)]
+pub extern "C" fn weights() -> u32 {
+    let [at] = arguments();
+    let of = |at| NETWORK.with_borrow_mut(|net| net.as_mut().ok_or("nothing is compiled")?.weights(at));
+    leave(number(Some(at)).and_then(of).map(|bytes| vec![File { path: "weights".into(), bytes }]))
+}
+
+/// Computes a node on the host: its number in JSON, and the bytes of each operand.
+#[unsafe(no_mangle)]
+pub extern "C" fn host() -> u32 {
+    let mut given = GIVEN.take().into_iter();
+    let node = number(given.next());
+    leave(
+        node.and_then(|n| {
+            NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host(n, given.collect()))
+        }),
+    )
+}
+
+/// A constant that only the host reads: the number of its buffer in JSON.
+#[unsafe(no_mangle)]
+pub extern "C" fn constant() -> u32 {
+    let [buffer] = arguments();
+    let of = |n| NETWORK.with_borrow(|net| net.as_ref().ok_or("nothing is compiled")?.host_constant(n));
+    leave(number(Some(buffer)).and_then(of).map(|bytes| vec![File { path: "constant".into(), bytes }]))
+}
+
+fn number<N: serde::de::DeserializeOwned>(json: Option<Vec<u8>>) -> Result<N, String> {
+    serde_json::from_slice(&json.unwrap_or_default()).map_err(|e| format!("a number: {e}"))
+}
+
+/// The report of a trace that is given: one of the command, or of another page.
+#[unsafe(no_mangle)]
+pub extern "C" fn opened() -> u32 {
+    let [trace] = arguments();
+    leave(report_of(&trace).map(|f| vec![f]))
 }
 
 /// The trace and the report of what was compiled last; a [`Measured`] in JSON, or nothing.

@@ -11,10 +11,12 @@
 mod abi;
 mod adapter;
 mod compiled;
+mod files;
 mod request;
 
 pub use adapter::{Adapter, profile_of};
-pub use compiled::{Measured, Network};
+pub use compiled::{Measured, Network, report_of};
+pub use files::{Files, Named};
 pub use request::Request;
 
 /// The networks that need no file, as JSON: names, descriptions and parameters.

@@ -1,8 +1,11 @@
 //! The page's compiler, without a browser.
 
 use bytes::Bytes;
-use page::{Measured, Network, Request, profile_of, zoo};
+use compiler::fault::Fault;
+use compiler::onnx::export_onnx_beside;
+use page::{Files, Measured, Network, Request, profile_of, report_of, zoo};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const TEXT: &str = "\
 const @w : f32[8,4] = random(1)
@@ -15,9 +18,87 @@ graph @main(%x: f32[n,8]) -> (\"y\": f32[n,4]) {
 }
 ";
 
+/// Files in memory.
+struct Memory(Vec<Vec<u8>>);
+
+impl Files for Memory {
+    fn read(&self, file: usize, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        let bytes = self.0[file].get(offset as usize..offset as usize + length);
+        Ok(Bytes::copy_from_slice(bytes.ok_or("the file is shorter")?))
+    }
+}
+
 fn compiled(request: Value, text: &str) -> Result<Network, String> {
+    let name = request["model"].as_str().unwrap_or_default().to_string();
+    let files = if text.is_empty() { vec![] } else { vec![(name, text.as_bytes().to_vec())] };
+    compiled_from(request, files)
+}
+
+fn compiled_from(mut request: Value, files: Vec<(String, Vec<u8>)>) -> Result<Network, String> {
+    request["files"] = files.iter().map(|(name, bytes)| json!({ "name": name, "size": bytes.len() })).collect();
     let request: Request = serde_json::from_value(request).map_err(|e| e.to_string())?;
-    Network::compile(&request, Bytes::copy_from_slice(text.as_bytes()), None, &mut |_, _, _| {})
+    let files = Memory(files.into_iter().map(|f| f.1).collect());
+    Network::compile(&request, Arc::new(files), None, &mut |_, _, _| {})
+}
+
+/// A model whose weights are in a file beside it.
+fn beside() -> (Vec<u8>, Vec<u8>) {
+    let text = TEXT.replace("[n,8]", "[3,8]").replace("[n,4]", "[3,400]").replace("[8,4]", "[8,400]");
+    let module = compiler::text::parse_module(&text).expect("a module");
+    let mut data = vec![];
+    let mut write = |part: &[u8]| {
+        data.extend_from_slice(part);
+        Ok(())
+    };
+    let model = export_onnx_beside(&module, "folder/data.bin", &mut write);
+    (model.expect("a model"), data)
+}
+
+#[test]
+fn external_data_is_dropped_together_with_the_model() {
+    let (model, data) = beside();
+    let request = || json!({ "model": "m.onnx", "profile": "baseline" });
+    let all = |name: &str, data: &[u8]| vec![("m.onnx".into(), model.clone()), (name.into(), data.to_vec())];
+    let mut apart = compiled_from(request(), all("data.bin", &data)).expect("it compiles");
+    let file = apart.files().expect("files").into_iter().find(|f| f.path == "plan.json").expect("a plan");
+    let buffers = plan(&file)["buffers"].clone();
+    let places: Vec<u64> = buffers.as_array().expect("a list").iter().filter_map(|b| b["weights"].as_u64()).collect();
+    assert!(!places.is_empty());
+    let read: Vec<Vec<u8>> = places.iter().map(|&at| apart.weights(at as usize).expect("weights")).collect();
+    assert!(read.iter().flatten().any(|&b| b != 0));
+    let again: Vec<Vec<u8>> = places.iter().rev().map(|&at| apart.weights(at as usize).expect("weights")).collect();
+    assert!(again.iter().rev().eq(&read) && apart.weights(1).is_err_and(|e| e.contains("no weights begin at 1")));
+    let without = compiled_from(request(), vec![("m.onnx".into(), model.clone())]).err().expect("a refusal");
+    assert!(without.contains("its data is in the file `folder/data.bin`: drop both together"), "{without}");
+    let short = compiled_from(request(), all("data.bin", &data[1..])).err().expect("a refusal");
+    assert!(short.contains("data.bin has 12799 bytes"), "{short}");
+}
+
+/// 5000000000 is more than kernels compute with.
+const ON_HOST: &str = "\
+const @big : i64[] = [5000000000]
+
+graph @main(%n: i64[2]) -> (\"y\": i64[2]) {
+  %big = const @big
+  %y = mul %n, %big
+  return %y
+}
+";
+
+#[test]
+fn the_host_computes_what_the_plan_gives_to_it() {
+    let network = compiled(json!({ "model": "a.weft", "profile": "baseline" }), ON_HOST).expect("it compiles");
+    let files = network.files().expect("files");
+    let plan = plan(files.iter().find(|f| f.path == "plan.json").expect("a plan"));
+    let host = &plan["steps"][0]["host"];
+    assert!(host["name"].is_string() && plan["kernels"] == json!([]), "{plan}");
+    let node = host["node"].as_u64().expect("a number") as u32;
+    let bytes = |n: &[i64]| n.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let results = network.host(node, vec![bytes(&[2, -3])]).expect("results");
+    assert_eq!(results[0].bytes, bytes(&[10_000_000_000, -15_000_000_000]));
+    assert!(network.host(node, vec![]).is_err_and(|e| e.contains("has no operand `n`")));
+    assert!(network.host(node, vec![vec![1]]).is_err() && network.host(node + 9, vec![]).is_err());
+    assert!(network.host_constant(999).is_err_and(|e| e.contains("no constant of the host")));
 }
 
 fn refused(request: Value, text: &str) -> String {
@@ -31,15 +112,15 @@ fn plan(file: &rust_source::File) -> Value {
 #[test]
 fn one_compilation_serves_open_sizes_from_a_buffer() {
     let request = json!({ "model": "a.weft", "profile": "baseline", "dims": { "n": "1..64" } });
-    let network = compiled(request, TEXT).expect("it compiles");
+    let mut network = compiled(request, TEXT).expect("it compiles");
     assert_eq!(network.open_dims(), r#"{"n":"1..64"}"#);
-    let files = network.files(&mut |_, _, _| {}).expect("files");
+    let files = network.files().expect("files");
     let of = |end: &str| files.iter().filter(|f| f.path.ends_with(end)).collect::<Vec<_>>();
     let first = plan(of("plan.json")[0]);
     let texts: Vec<_> = of(".wgsl").iter().map(|f| String::from_utf8_lossy(&f.bytes).into_owned()).collect();
     assert!(texts.iter().any(|t| t.contains("var<uniform> symbols")), "{texts:?}");
     assert!(texts.iter().all(|t| !t.contains("immediate")), "{texts:?}");
-    let at = |n: i64| network.plan_at(&[("n".to_string(), n)].into()).map(|f| plan(&f));
+    let mut at = |n: i64| network.plan_at(&[("n".to_string(), n)].into()).map(|f| plan(&f));
     let (large, again) = (at(64).expect("64 rows"), at(1).expect("one row"));
     assert_eq!(again, first);
     assert_eq!(large["inputs"][0]["shape"], json!([64, 8]));
@@ -59,6 +140,8 @@ fn the_report_has_the_times_of_the_page() {
     assert_eq!((trace.path.as_str(), html.path.as_str()), ("a.trace", "report.html"));
     let read = compiler::trace::CompileTrace::from_bytes(&trace.bytes).expect("the trace can be read");
     assert_eq!(read.times.expect("times").dispatches.len(), count);
+    assert_eq!(report_of(&trace.bytes).expect("a report").bytes, html.bytes);
+    assert!(report_of(b"nothing").is_err());
     assert!(read.stages.len() > 3 && String::from_utf8_lossy(&html.bytes).contains("host-clock"));
     assert!(network.report(Some(measured(vec![]))).is_err_and(|e| e.contains("0 times were measured")));
 }

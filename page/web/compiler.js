@@ -1,16 +1,19 @@
 // The compiler's page: takes a model, compiles it in a Worker, shows and runs it as the page of an export does.
+import { computations } from "./runner.js";
 import { $, busy, close, download, failed, made, measured, progress, resize, show, state } from "./view.js";
 
 const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
 const parse = (file) => JSON.parse(new TextDecoder().decode(file.bytes));
-let worker, waiting = null, calls = 0;
+let worker, waiting = null, calls = 0, memory = 0;
+/** A model: its name, and its files, the model's own first; none for a network of the zoo. */
 let model = null, current = null;
 const profiles = new Map([["baseline", "baseline"], ["webgpu", "webgpu"]]);
 
 function begin() {
   worker?.terminate();
   worker = new Worker("worker.js", { type: "module" });
-  worker.onmessage = ({ data: { id, progress: done, files, error } }) => {
+  worker.onmessage = ({ data: { id, progress: done, files, memory: bytes, error } }) => {
+    memory = bytes ?? memory;
     if (done) return waiting && progress(...done);
     if (id !== waiting?.id) return;
     const { resolve, reject } = waiting;
@@ -28,12 +31,28 @@ function end(why) {
 }
 /** Calls the compiler with these bytes; gives the files that it makes. */
 function ask(name, ...given) {
+  return askFrom(undefined, name, ...given);
+}
+/** The same, with files that it may read from now on. */
+function askFrom(from, name, ...given) {
   return new Promise((resolve, reject) => {
     waiting = { id: ++calls, resolve, reject };
     $("cancel").hidden = false;
-    worker.postMessage({ id: calls, name, given });
+    worker.postMessage({ id: calls, name, given, from });
   }).finally(() => ($("cancel").hidden = true));
 }
+
+/** The part of the weights that begins at `at`. */
+export const weights = async (at) => (await ask("weights", encode(at)))[0].bytes;
+
+/** Computes what plans give to the host: the compiler's interpreter does. */
+export const host = {
+  node: async (number, arrays) => {
+    const given = arrays.map((a) => new Uint8Array(a.buffer, a.byteOffset, a.byteLength));
+    return (await ask("host", encode(number), ...given)).map((f) => f.bytes.buffer);
+  },
+  constant: async (buffer) => (await ask("constant", encode(buffer)))[0].bytes.buffer,
+};
 
 /** What this browser says of its adapter, and why it says nothing. */
 async function adapter() {
@@ -83,10 +102,10 @@ async function compile() {
   close();
   $("panes").hidden = $("made").hidden = $("resize").hidden = true;
   current = null;
-  const { name, bytes } = model, profile = profiles.get($("profile").value);
-  const request = { model: name, profile, dims: sizes($("sizes").value), record: true };
+  const { name, files: from } = model, profile = profiles.get($("profile").value);
+  const request = { model: name, files: from.map((f) => ({ name: f.webkitRelativePath || f.name, size: f.size })), profile, dims: sizes($("sizes").value), record: true };
   const begun = performance.now();
-  const files = await ask("compile", encode(request), bytes);
+  const files = await askFrom(from, "compile", encode(request));
   const ms = performance.now() - begun;
   const of = new Map(files.map((f) => [f.path, f]));
   const plan = parse(of.get("plan.json")), decoder = new TextDecoder();
@@ -96,7 +115,7 @@ async function compile() {
   const open = Object.entries(parse(of.get("open.json")));
   $("resize").hidden = open.length === 0;
   $("now").value = open.map(([name, range]) => `${name}=${range.split("..")[0]}`).join(" ");
-  await show({ plan, weights: of.get("weights.bin").bytes.buffer, texts });
+  await show({ plan, weights, texts }, { host });
   state(`compiled in ${(ms / 1e3).toFixed(2)} s; ready`);
 }
 
@@ -111,9 +130,9 @@ $("resize").onsubmit = (e) => {
   });
 };
 
-/** What was compiled last: the request, the files, the plan, milliseconds; null before. */
+/** What was compiled last: the request, the files, the plan, milliseconds, the compiler's memory; null before. */
 export function compiled() {
-  return current;
+  return current && { ...current, memory };
 }
 
 /** What was measured, for a trace; no bytes before a measurement. */
@@ -128,13 +147,13 @@ async function report() {
   state("writing the report");
   return ask("report", times());
 }
-$("report").onclick = () => busy(async () => {
-  const [, html] = await report();
+function pane(html) {
   if ($("frame").src) URL.revokeObjectURL($("frame").src);
   $("frame").src = URL.createObjectURL(new Blob([html.bytes], { type: "text/html" }));
   $("panes").hidden = false;
   state("the report is below");
-});
+}
+$("report").onclick = () => busy(async () => pane((await report())[1]));
 $("trace").onclick = () => busy(async () => {
   const [trace] = await report();
   download(trace.path, trace.bytes);
@@ -144,8 +163,7 @@ $("times").onclick = () => busy(async () => {
   const m = measured();
   if (!m) throw Error("nothing is timed yet: `Time each kernel` does it");
   const { plan, ms, request } = current;
-  const list = (rows) => rows.flatMap((r) => (r.run ? [r.run] : r.branch ? [...list(r.branch.then), ...list(r.branch.otherwise)] : []));
-  const dispatches = list(plan.steps).map((d, i) => ({
+  const dispatches = computations(plan.steps).flatMap((r) => r.run ?? []).map((d, i) => ({
     kernel: plan.kernels[d.kernel].name, layer: plan.groups[d.group]?.label, us: m.us[i], flops: d.flops, bytes: d.bytes,
   }));
   const out = { schema: 1, model: plan.model, weft: plan.writtenBy, browser: navigator.userAgent, profile: request.profile, compile_ms: ms, latency_ms: m.latency, method: m.method, step_ns: m.step, dispatches };
@@ -157,13 +175,23 @@ $("save-profile").onclick = () => {
   download("browser.json", JSON.stringify(profile, null, 1), "application/json");
 };
 
-async function take(file) {
-  model = { name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) };
+/** Takes a model, with the files of its external data beside it; or a trace. */
+async function take(given) {
+  const files = [...given], is = (end) => files.findIndex((f) => f.name.endsWith(end));
+  const first = files.length > 1 ? [".onnx", ".weft", ".trace"].map(is).find((i) => i >= 0) : 0;
+  if (first === undefined) throw Error(`none of these files is a model (.onnx or .weft): ${files.map((f) => f.name).join(", ")}`);
+  files.unshift(...files.splice(first, 1));
+  const { name } = files[0];
+  if (name.endsWith(".trace")) {
+    state(`reading ${name}`);
+    return pane((await ask("opened", new Uint8Array(await files[0].arrayBuffer())))[0]);
+  }
+  model = { name, files };
   $("zoo").value = "";
   await compile();
 }
-$("file").onchange = () => busy(() => take($("file").files[0]));
-$("zoo").onchange = () => { model = $("zoo").value ? { name: $("zoo").value, bytes: new Uint8Array(0) } : null; };
+$("file").onchange = () => $("file").files.length && busy(() => take($("file").files));
+$("zoo").onchange = () => { model = $("zoo").value ? { name: $("zoo").value, files: [] } : null; };
 $("ask").onsubmit = (e) => { e.preventDefault(); busy(compile); };
 $("cancel").onclick = () => end("cancelled");
 addEventListener("dragover", (e) => { e.preventDefault(); document.body.classList.add("over"); });
@@ -171,8 +199,8 @@ addEventListener("dragleave", () => document.body.classList.remove("over"));
 addEventListener("drop", (e) => {
   e.preventDefault();
   document.body.classList.remove("over");
-  const file = e.dataTransfer.files[0];
-  if (file && !$("compile").disabled) busy(() => take(file));
+  const files = [...e.dataTransfer.files];
+  if (files.length && !$("compile").disabled) busy(() => take(files));
 });
 
 busy(async () => {
@@ -181,12 +209,13 @@ busy(async () => {
   if (!wanted) return;
   // A form of a network may follow behind a colon.
   if ([...$("zoo").options].some((o) => o.value && o.value === wanted.split(":")[0])) {
-    model = { name: wanted, bytes: new Uint8Array(0) };
+    model = { name: wanted, files: [] };
     return compile();
   }
   const address = new URL(wanted, location);
   const answer = await fetch(address).catch((e) => { throw Error(`${address}: ${e.message}; its server has to allow other pages to read it`); });
   if (!answer.ok) throw Error(`${address}: ${answer.status} ${answer.statusText}`);
-  model = { name: address.pathname.split("/").pop(), bytes: new Uint8Array(await answer.arrayBuffer()) };
+  const name = address.pathname.split("/").pop();
+  model = { name, files: [new File([await answer.blob()], name)] };
   await compile();
 });

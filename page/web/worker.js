@@ -1,5 +1,6 @@
 // The compiler in a Web Worker: takes calls with bytes, gives files, says how far it is.
-let instance, why;
+let instance, why, files = [];
+const reader = new FileReaderSync();
 const decoder = new TextDecoder();
 const bytes = (at, length) => new Uint8Array(instance.exports.memory.buffer, at, length);
 const text = (at, length) => decoder.decode(bytes(at, length));
@@ -11,6 +12,15 @@ async function begin() {
   const page = {
     now: () => performance.now(),
     progress: (at, length, done, all) => postMessage({ progress: [text(at, length), done, all] }),
+    read: (file, offset, length, at) => {
+      try {
+        const part = reader.readAsArrayBuffer(files[file].slice(offset, offset + length));
+        if (part.byteLength === length) bytes(at, length).set(new Uint8Array(part));
+        return Number(part.byteLength === length);
+      } catch {
+        return 0;
+      }
+    },
     said: (at, length) => { why = text(at, length); },
   };
   ({ instance } = await WebAssembly.instantiate(await answer.arrayBuffer(), { page }));
@@ -34,21 +44,23 @@ function call(name, given) {
     if (!(e instanceof WebAssembly.RuntimeError)) throw e;
     throw Error(why ? `the compiler has a bug: ${why}` : `the compiler ended, most likely for want of memory (${e.message})`);
   }
-  const files = Array.from({ length: exports.files() }, (_, i) => {
+  const left = Array.from({ length: exports.files() }, (_, i) => {
     const [path, pathLength, content, length] = new Uint32Array(exports.memory.buffer, exports.file(i), 4);
     return { path: text(path, pathLength), bytes: bytes(content, length).slice() };
   });
   exports.forget();
-  if (failed) throw Error(decoder.decode(files[0].bytes));
-  return files;
+  if (failed) throw Error(decoder.decode(left[0].bytes));
+  return left;
 }
 
-onmessage = async ({ data: { id, name, given } }) => {
+onmessage = async ({ data: { id, name, given, from } }) => {
   try {
     if (!instance) await begin();
-    const files = call(name, given);
+    // They are read again when weights are asked for.
+    if (from) files = from;
+    const left = call(name, given);
     const memory = instance.exports.memory.buffer.byteLength;
-    postMessage({ id, files, memory }, files.map((f) => f.bytes.buffer));
+    postMessage({ id, files: left, memory }, left.map((f) => f.bytes.buffer));
   } catch (e) {
     postMessage({ id, error: e.message });
   }

@@ -5,8 +5,10 @@
 //! structures with a field each (`names`); [`page()`] as JSON (`web`). What all networks share is the text of
 //! `template/`.
 //!
-//! Deliberately absent: graphs, ops, files; steps on the host, loops and calls of the plan, open sizes; kernels on
-//! matrix units, whose shapes and subgroup sizes only a session can check.
+//! Pages run loops; a page that has the compiler beside it runs steps on the host too.
+//!
+//! Deliberately absent: graphs, ops, files; calls of the plan; in crates loops, steps on the host and open sizes;
+//! kernels on matrix units, whose shapes and subgroup sizes only a session can check.
 #![warn(missing_docs)]
 
 mod names;
@@ -14,9 +16,10 @@ mod network;
 mod tables;
 mod web;
 
+pub use tables::{WeightPart, weight_parts};
 pub use web::{Group, network, page};
 
-use crate::tables::Tables;
+use crate::tables::{Abilities, Tables};
 use std::fmt::Write as _;
 use tensor_ir::plan::{Plan, PlanBuffer};
 use tensor_ir::profile::DeviceProfile;
@@ -52,7 +55,7 @@ pub fn program(
     packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
     model: &str,
 ) -> Result<Vec<File>, String> {
-    let tables = Tables::of(plan, profile, packed)?;
+    let tables = Tables::of(plan, profile, Some(packed), Abilities::default())?;
     if let Some(k) = tables.kernels.iter().find(|k| k.size_bytes > 0) {
         return Err(format!("kernel `{}` takes sizes that only a run knows", k.name));
     }

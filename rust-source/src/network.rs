@@ -150,6 +150,8 @@ fn tensor(t: &Tensor) -> String {
     let place = match &t.place {
         Place::Input(n) => format!("Place::Input({n})"),
         Place::Buffers(list) => format!("Place::Buffers(&{list:?})"),
+        // `Abilities` of a crate have none.
+        Place::Host(_) | Place::Constant(_) => String::new(),
     };
     let (name, shape, size, form) = (&t.name, &t.shape, t.size, form(t.form));
     format!("Tensor {{ name: {name:?}, shape: &{shape:?}, size: {size}, form: {form}, place: {place} }}")
@@ -210,6 +212,8 @@ fn steps(out: &mut String, t: &Tables<'_>, list: &[Row], depth: usize) {
                 steps(out, t, otherwise, depth + 2);
                 let _ = writeln!(out, "{indent}    ],\n{indent}}},");
             }
+            // `Abilities` of a crate have none.
+            Row::Loop(_) | Row::Host(_) | Row::Move { .. } => {}
         }
     }
 }

@@ -3,9 +3,13 @@
 
 use serde::Serialize;
 use shaders_gen::GeneratedModule;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use tensor_ir::dtype::DType;
-use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, PlanKernel, Step, kernel_file};
+use tensor_ir::plan::{
+    BufferIndex, BufferView, Content, Dispatch, HostContent, HostStep, Loop, Plan, PlanBuffer, PlanKernel, Step, Trips,
+    kernel_file,
+};
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::tir::{Access, Encoding};
 
@@ -25,9 +29,14 @@ pub(crate) struct Tables<'p> {
     pub buffers: Vec<Buffer>,
     pub kernels: Vec<Kernel<'p>>,
     pub steps: Vec<Row>,
-    /// The weights, as kernels read them.
+    /// The weights, as kernels read them; empty if they are not packed here.
     pub blob: Vec<u8>,
+    /// Bytes of the weights.
+    pub weight_bytes: usize,
 }
+
+/// Packs the content of a constant's buffer as kernels read it.
+pub(crate) type Packed<'f> = &'f dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>;
 
 /// An input, an output or a condition.
 #[derive(Serialize)]
@@ -61,6 +70,19 @@ pub(crate) enum Place {
     Buffers(Vec<usize>),
     /// An output or a condition that is this input.
     Input(usize),
+    /// In host memory; the plan's number of the buffer. Steps on the host write it.
+    Host(usize),
+    /// A constant of the network that only the host reads; the plan's number of the buffer.
+    Constant(usize),
+}
+
+/// The abilities of a program that runs the tables, beside dispatches, copies and branches.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Abilities {
+    /// Loops whose trips a run decides.
+    pub loops: bool,
+    /// Steps on the host.
+    pub host: bool,
 }
 
 /// A buffer of the device, or a slice of a longer one.
@@ -110,35 +132,131 @@ pub(crate) enum Row {
         then: Vec<Row>,
         otherwise: Vec<Row>,
     },
+    /// Takes a list again and again.
+    Loop(Box<LoopRow>),
+    /// Computes a node of the network in host memory.
+    Host(HostRow),
+    /// Gives a tensor in host memory another name.
+    Move {
+        from: Place,
+        to: Place,
+    },
+}
+
+/// As [`Loop`] has it. A carried value is copied at the end of each iteration.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LoopRow {
+    /// Iterations at most; none: `count` says them, or nothing does.
+    pub trips: Option<u64>,
+    pub count: Option<Tensor>,
+    pub begin: Option<Tensor>,
+    pub go_on: Option<Tensor>,
+    pub index: Option<Tensor>,
+    pub body: Vec<Row>,
+    /// Copies and moves that make the results of an iteration the operands of the next.
+    pub carried: Vec<Row>,
+    pub collected: Vec<CollectedRow>,
+}
+
+/// Rows of all iterations, one after another.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CollectedRow {
+    pub row: Tensor,
+    pub all: Place,
+    pub row_bytes: u64,
+    /// The buffer grows with the rows; it is one of the network's results.
+    pub grows: bool,
+}
+
+/// A node that the host computes.
+#[derive(Serialize)]
+pub(crate) struct HostRow {
+    /// Its number in the plan.
+    pub node: u32,
+    pub name: String,
+    pub inputs: Vec<Tensor>,
+    pub outputs: Vec<Tensor>,
+    pub group: usize,
 }
 
 impl<'p> Tables<'p> {
-    /// `packed` has the bytes of a constant's buffer as kernels read them.
+    /// `packed` has the bytes of a constant's buffer as kernels read them; without it the tables say where they go.
     ///
     /// # Errors
     /// What only a session can do, by name; what `packed` says.
     pub(crate) fn of(
         plan: &'p Plan,
         profile: &DeviceProfile,
-        packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+        packed: Option<Packed<'_>>,
+        can: Abilities,
     ) -> Result<Tables<'p>, String> {
         let kernels = (0..).zip(&plan.kernels).map(kernel).collect::<Result<Vec<_>, String>>()?;
         let places = Places::of(plan, packed)?;
         let mut features: Vec<&str> = kernels.iter().flat_map(|k| k.module.features()).collect();
         features.sort_unstable();
         features.dedup();
-        let all = |views: &[BufferView]| views.iter().map(|v| tensor(v, plan, &places)).collect::<Result<Vec<_>, _>>();
+        let rows = Rows { plan, places: &places, can };
+        let all = |views: &[BufferView]| views.iter().map(|v| rows.tensor(v)).collect::<Result<Vec<_>, _>>();
+        // First what names a step that cannot be: tensors follow from steps.
+        let steps = rows.of(&plan.steps)?;
         Ok(Tables {
             features,
             subgroups: profile.subgroup,
             needs: plan.needs(profile),
             inputs: all(&plan.inputs)?,
             outputs: all(&plan.outputs)?,
-            steps: rows(plan, &places, &plan.steps)?,
+            steps,
             kernels,
             buffers: places.rows,
+            weight_bytes: places.weight_bytes,
             blob: places.blob,
         })
+    }
+}
+
+/// A part of a constant's buffer, of a file with all weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightPart {
+    /// Where it begins in the file.
+    pub at: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// The plan's number of the buffer.
+    pub buffer: usize,
+    /// Where it begins in the buffer's packed bytes.
+    pub start: usize,
+    /// Nothing of the buffer is behind it.
+    pub last: bool,
+}
+
+/// The parts of all constants' buffers, in the order of the file with all weights.
+pub fn weight_parts(plan: &Plan) -> Vec<WeightPart> {
+    let mut parts = vec![];
+    let mut end = 0;
+    for (buffer, b) in plan.buffers.iter().enumerate() {
+        if !matches!(b.content, Content::Constant { .. }) {
+            continue;
+        }
+        let mut start = 0;
+        for bytes in slices(b).map(|n| n as usize) {
+            let at = usize::next_multiple_of(end, ALIGNED);
+            parts.push(WeightPart { at, bytes, buffer, start, last: false });
+            (start, end) = (start + bytes, at + bytes);
+        }
+        parts.last_mut().into_iter().for_each(|p| p.last = true);
+    }
+    parts
+}
+
+impl WeightPart {
+    /// Its bytes, from the packed bytes of the buffer, which may end before the buffer does.
+    pub fn of(&self, packed: &[u8]) -> Vec<u8> {
+        let inside = |n: usize| n.min(packed.len());
+        let mut out = packed[inside(self.start)..inside(self.start + self.bytes)].to_vec();
+        out.resize(self.bytes, 0);
+        out
     }
 }
 
@@ -149,35 +267,49 @@ struct Places {
     /// For each buffer of the plan its rows.
     of: Vec<Range<usize>>,
     blob: Vec<u8>,
+    weight_bytes: usize,
 }
 
 impl Places {
-    fn of(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
-        let mut p = Places::default();
-        for b in &plan.buffers {
+    fn of(plan: &Plan, packed: Option<Packed<'_>>) -> Result<Places, String> {
+        let parts = weight_parts(plan);
+        let mut p = Places { weight_bytes: parts.last().map_or(0, |w| w.at + w.bytes), ..Places::default() };
+        let growing = growing(plan);
+        for (i, b) in plan.buffers.iter().enumerate() {
             let first = p.rows.len();
             match &b.content {
                 Content::Host(_) => {}
+                // A run replaces it by a larger one.
+                Content::Pool if growing.contains(&i) => p.rows.push(Buffer { bytes: 16, weights: None }),
                 Content::Input(_) | Content::Pool => {
                     slices(b).for_each(|bytes| p.rows.push(Buffer { bytes, weights: None }))
                 }
-                Content::Constant { .. } => p.constant(b, &packed(b)?),
+                Content::Constant { .. } => {
+                    let bytes = packed.map(|pack| pack(b)).transpose()?;
+                    let own = parts.iter().filter(|w| w.buffer == i);
+                    own.for_each(|w| p.constant(w, bytes.as_deref()));
+                }
             }
             p.of.push(first..p.rows.len());
         }
         Ok(p)
     }
 
-    fn constant(&mut self, b: &PlanBuffer, data: &[u8]) {
-        let mut rest = data;
-        for bytes in slices(b) {
-            self.blob.resize(self.blob.len().next_multiple_of(ALIGNED), 0);
-            let at = self.blob.len();
-            self.rows.push(Buffer { bytes, weights: Some(at) });
-            let (now, later) = rest.split_at(rest.len().min(bytes as usize));
-            self.blob.extend_from_slice(now);
-            self.blob.resize(at + bytes as usize, 0);
-            rest = later;
+    fn constant(&mut self, part: &WeightPart, packed: Option<&[u8]>) {
+        self.rows.push(Buffer { bytes: part.bytes as u64, weights: Some(part.at) });
+        if let Some(packed) = packed {
+            self.blob.resize(part.at, 0);
+            self.blob.extend(part.of(packed));
+        }
+    }
+
+    /// Where the tensor in a buffer of the plan is.
+    fn place(&self, plan: &Plan, buffer: BufferIndex) -> Place {
+        match plan.buffers[buffer].content {
+            Content::Host(HostContent::Input(n)) => Place::Input(n),
+            Content::Host(HostContent::Value(_)) => Place::Host(buffer),
+            Content::Host(HostContent::Constant(_)) => Place::Constant(buffer),
+            _ => Place::Buffers(self.of[buffer].clone().collect()),
         }
     }
 
@@ -185,6 +317,12 @@ impl Places {
         let row = self.of[buffer].clone().nth(slice as usize);
         row.ok_or_else(|| format!("`{user}` uses a tensor without elements, or one that is made on the host"))
     }
+}
+
+/// The buffers that grow with the iterations of a loop.
+fn growing(plan: &Plan) -> BTreeSet<BufferIndex> {
+    let loops = plan.all_steps().into_iter().filter_map(|s| if let Step::Loop(l) = s { Some(l) } else { None });
+    loops.flat_map(|l| &l.collected).filter(|c| c.grows).map(|c| c.all).collect()
 }
 
 /// Bytes of each slice of a buffer.
@@ -227,48 +365,116 @@ fn kernel((i, k): (usize, &PlanKernel)) -> Result<Kernel<'_>, String> {
 }
 
 fn tensor(v: &BufferView, plan: &Plan, places: &Places) -> Result<Tensor, String> {
-    let place = match plan.buffers[v.buffer].content {
-        Content::Host(HostContent::Input(n)) => Place::Input(n),
-        Content::Host(_) => return Err(format!("`{}` is made on the host, step by step", v.name)),
-        _ => Place::Buffers(places.of[v.buffer].clone().collect()),
-    };
+    let place = places.place(plan, v.buffer);
+    let form = if matches!(place, Place::Buffers(_)) { form(v)? } else { Form::Plain };
     let (shape, size) = (v.shape.to_vec(), v.dtype.size());
-    Ok(Tensor { name: v.name.to_string(), dtype: v.dtype.name(), shape, size, form: form(v)?, place })
+    Ok(Tensor { name: v.name.to_string(), dtype: v.dtype.name(), shape, size, form, place })
 }
 
-fn rows(plan: &Plan, places: &Places, list: &[Step]) -> Result<Vec<Row>, String> {
-    let mut out = vec![];
-    for s in list {
-        match s {
-            Step::Gpu(dispatches) => {
-                for d in dispatches {
-                    out.push(run(d, plan, places)?);
+/// Makes rows of steps.
+struct Rows<'p> {
+    plan: &'p Plan,
+    places: &'p Places,
+    can: Abilities,
+}
+
+impl Rows<'_> {
+    fn of(&self, list: &[Step]) -> Result<Vec<Row>, String> {
+        let mut out = vec![];
+        for s in list {
+            match s {
+                Step::Gpu(dispatches) => {
+                    for d in dispatches {
+                        out.push(self.run(d)?);
+                    }
+                }
+                Step::Copy { from, to } => self.copy(*from, *to, &mut out)?,
+                Step::Branch(b) => out.push(Row::Branch {
+                    condition: self.tensor(&b.condition)?,
+                    then: self.of(&b.then)?,
+                    otherwise: self.of(&b.otherwise)?,
+                }),
+                Step::Host(h) => out.push(self.host(h)?),
+                Step::Loop(l) => out.push(self.r#loop(l)?),
+                Step::Call(c) => {
+                    let callee = &self.plan.functions[c.callee].name;
+                    return Err(format!("its function `{callee}` is called in a run, perhaps by itself"));
                 }
             }
-            Step::Copy { from, to } => {
-                if [from, to].iter().any(|&&b| matches!(plan.buffers[b].content, Content::Host(_))) {
-                    return Err("a tensor is copied on the host, step by step".into());
-                }
-                let both = places.of[*from].clone().zip(places.of[*to].clone());
-                out.extend(both.map(|(from, to)| Row::Copy { from, to }));
+        }
+        Ok(out)
+    }
+
+    /// A tensor in a buffer, or wherever the program can have one.
+    fn tensor(&self, v: &BufferView) -> Result<Tensor, String> {
+        let t = tensor(v, self.plan, self.places)?;
+        match t.place {
+            Place::Host(_) | Place::Constant(_) if !self.can.host => {
+                Err(format!("`{}` is made on the host, step by step", v.name))
             }
-            Step::Branch(b) => out.push(Row::Branch {
-                condition: tensor(&b.condition, plan, places)?,
-                then: rows(plan, places, &b.then)?,
-                otherwise: rows(plan, places, &b.otherwise)?,
-            }),
-            Step::Host(h) => return Err(format!("`{}` runs on the host, step by step", h.name)),
-            Step::Loop(_) => return Err("a loop of the network decides its trips in a run".into()),
-            Step::Call(_) => return Err("a function of the network is called in a run".into()),
+            _ => Ok(t),
         }
     }
-    Ok(out)
-}
 
-/// The row of a dispatch.
-fn run(d: &Dispatch, plan: &Plan, places: &Places) -> Result<Row, String> {
-    let name = &plan.kernels[d.kernel].name;
-    let buffers = d.buffers.iter().map(|&b| places.row(b, name)).collect::<Result<Vec<_>, String>>()?;
-    let sizes = if plan.kernels[d.kernel].emitted.uniform_bytes > 0 { d.symbols.clone() } else { vec![] };
-    Ok(Row::Run { kernel: d.kernel, buffers, grid: d.grid, group: d.group, flops: d.flops, bytes: d.bytes, sizes })
+    /// The row of a dispatch.
+    fn run(&self, d: &Dispatch) -> Result<Row, String> {
+        let kernel = &self.plan.kernels[d.kernel];
+        let buffers = d.buffers.iter().map(|&b| self.places.row(b, &kernel.name)).collect::<Result<Vec<_>, _>>()?;
+        let sizes = if kernel.emitted.uniform_bytes > 0 { d.symbols.clone() } else { vec![] };
+        Ok(Row::Run { kernel: d.kernel, buffers, grid: d.grid, group: d.group, flops: d.flops, bytes: d.bytes, sizes })
+    }
+
+    fn copy(&self, from: BufferIndex, to: BufferIndex, out: &mut Vec<Row>) -> Result<(), String> {
+        match (self.places.place(self.plan, from), self.places.place(self.plan, to)) {
+            (Place::Buffers(from), Place::Buffers(to)) => {
+                out.extend(from.into_iter().zip(to).map(|(from, to)| Row::Copy { from, to }));
+            }
+            (from, to) if self.can.host => out.push(Row::Move { from, to }),
+            _ => return Err("a tensor is copied on the host, step by step".into()),
+        }
+        Ok(())
+    }
+
+    fn host(&self, h: &HostStep) -> Result<Row, String> {
+        if !self.can.host {
+            return Err(format!("`{}` runs on the host, step by step", h.name));
+        }
+        if let Some(call) = h.call.filter(|c| !c.external) {
+            return Err(format!(
+                "`{}` calls the host function `{}`, which a page does not have",
+                h.name, call.function
+            ));
+        }
+        let all = |views: &[BufferView]| views.iter().map(|v| self.tensor(v)).collect::<Result<Vec<_>, _>>();
+        let (node, name, group) = (h.node, h.name.to_string(), h.group);
+        Ok(Row::Host(HostRow { node, name, inputs: all(&h.inputs)?, outputs: all(&h.outputs)?, group }))
+    }
+
+    fn r#loop(&self, l: &Loop) -> Result<Row, String> {
+        if !self.can.loops {
+            return Err("a loop of the network decides its trips in a run".into());
+        }
+        let one = |v: &Option<BufferView>| v.as_ref().map(|v| self.tensor(v)).transpose();
+        let (trips, count) = match &l.trips {
+            Trips::Fixed(n) => (Some(*n), None),
+            Trips::Read(v) => (None, Some(self.tensor(v)?)),
+            Trips::Unlimited => (None, None),
+        };
+        let mut carried = vec![];
+        l.carried.iter().try_for_each(|c| self.copy(c.next, c.now, &mut carried))?;
+        let collected = l.collected.iter().map(|c| {
+            let (row, all) = (self.tensor(&c.row)?, self.places.place(self.plan, c.all));
+            Ok::<_, String>(CollectedRow { row, all, row_bytes: c.row_bytes, grows: c.grows })
+        });
+        Ok(Row::Loop(Box::new(LoopRow {
+            trips,
+            count,
+            begin: one(&l.begin)?,
+            go_on: one(&l.go_on)?,
+            index: one(&l.index)?,
+            body: self.of(&l.body)?,
+            carried,
+            collected: collected.collect::<Result<_, _>>()?,
+        })))
+    }
 }

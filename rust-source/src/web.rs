@@ -2,7 +2,7 @@
 //! runner in JavaScript that needs WebGPU alone, and a page around it.
 
 use crate::File;
-use crate::tables::{Buffer, Row, Tables, Tensor};
+use crate::tables::{Abilities, Buffer, Row, Tables, Tensor};
 use serde::Serialize;
 use shaders_gen::WgslDialect;
 use tensor_ir::plan::{Plan, PlanBuffer};
@@ -84,7 +84,7 @@ fn text(path: &str, text: &str) -> File {
 /// The files of a page for a plan: the files of [`network`], and a page around them.
 ///
 /// # Errors
-/// As there.
+/// As there; steps on the host, by name.
 pub fn page(
     plan: &Plan,
     profile: &DeviceProfile,
@@ -102,24 +102,25 @@ pub fn page(
         // For Node, where a file's kind is not said otherwise.
         text("package.json", "{ \"type\": \"module\" }\n"),
     ];
-    files.extend(network(plan, profile, packed, model, groups)?);
+    let can = Abilities { loops: true, host: false };
+    let tables = Tables::of(plan, profile, Some(packed), can)?;
+    files.extend(written(&tables, profile, model, groups)?);
+    files.push(File { path: "weights.bin".into(), bytes: tables.blob });
     Ok(files)
 }
 
-/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json`,
-/// `weights.bin` and kernels. `packed` has the bytes of a constant's buffer as kernels read them; `model` is the
-/// model's name, `groups` are the groups that dispatches name.
+/// The files that a page runs, for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`: `plan.json` and
+/// kernels. `model` is the model's name, `groups` are the groups that dispatches name. Who has the compiler has weights
+/// one by one ([`weight_parts`](crate::weight_parts)), and runs the steps on the host.
 ///
 /// # Errors
-/// As [`program`](crate::program()); kernels that the standard's WGSL cannot say.
-pub fn network(
-    plan: &Plan,
-    profile: &DeviceProfile,
-    packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
-    model: &str,
-    groups: &[Group],
-) -> Result<Vec<File>, String> {
-    let t = Tables::of(plan, profile, packed)?;
+/// Calls of functions and kernels that use matrix units, by name; kernels that the standard's WGSL cannot say.
+pub fn network(plan: &Plan, profile: &DeviceProfile, model: &str, groups: &[Group]) -> Result<Vec<File>, String> {
+    let can = Abilities { loops: true, host: true };
+    written(&Tables::of(plan, profile, None, can)?, profile, model, groups)
+}
+
+fn written(t: &Tables<'_>, profile: &DeviceProfile, model: &str, groups: &[Group]) -> Result<Vec<File>, String> {
     let mut files = vec![];
     let mut kernels = vec![];
     for k in &t.kernels {
@@ -148,7 +149,7 @@ pub fn network(
             max_compute_workgroup_size_z: n.max_workgroup_size[2],
             max_compute_workgroups_per_dimension: n.max_workgroups,
         },
-        weight_bytes: t.blob.len(),
+        weight_bytes: t.weight_bytes,
         inputs: &t.inputs,
         outputs: &t.outputs,
         buffers: &t.buffers,
@@ -158,6 +159,5 @@ pub fn network(
     };
     let json = serde_json::to_string(&plan).map_err(|e| e.to_string())?;
     files.push(text("plan.json", &json));
-    files.push(File { path: "weights.bin".into(), bytes: t.blob });
     Ok(files)
 }

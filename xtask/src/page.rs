@@ -3,7 +3,9 @@
 mod browser;
 mod build;
 mod compiler;
+mod dawn;
 mod exports;
+mod large;
 
 use crate::cargo::build_weft;
 use crate::heading::heading;
@@ -11,7 +13,7 @@ pub use build::compiles;
 pub use exports::check;
 
 /// One line for the usage.
-pub const HELP: &str = "[--toolchain DIR] [--serve [PORT]] [--test [MODEL ...]] builds the compiler's page; --serve shows it on this machine, --test drives it and pages of `weft export --web` in headless Chromium";
+pub const HELP: &str = "[--toolchain DIR] [--serve [PORT]] [--test [MODEL ...]] [--full] builds the compiler's page; --serve shows it on this machine, --test drives it and pages of `weft export --web` in headless Chromium; --full: with a model of 1.5 GB";
 
 /// The arguments.
 #[derive(Debug, Default, PartialEq)]
@@ -20,6 +22,8 @@ struct Options {
     serve: Option<u16>,
     /// The models of exported pages that are driven.
     test: Option<Vec<String>>,
+    /// What takes long is driven too.
+    full: bool,
 }
 
 /// Runs the command.
@@ -33,7 +37,11 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let folder = build::build(&weft, o.toolchain.as_deref())?;
     if let Some(models) = &o.test {
         exports::check(&weft, models)?;
+        dawn::check(&weft)?;
         compiler::check(&weft, &folder)?;
+        if o.full {
+            large::check(&weft, &folder)?;
+        }
     }
     o.serve.map_or(Ok(()), |port| browser::serve(&folder, port))
 }
@@ -54,6 +62,7 @@ fn options(args: &[String]) -> Result<Options, String> {
             "--test" => {
                 o.test = Some(std::iter::from_fn(|| rest.next_if(|m| !m.starts_with("--")).cloned()).collect());
             }
+            "--full" => o.full = true,
             other => return Err(format!("unknown argument {other}; usage: cargo xtask page {HELP}")),
         }
     }
@@ -68,8 +77,8 @@ mod tests {
     fn arguments() {
         let parse = |text: &str| options(&text.split_whitespace().map(String::from).collect::<Vec<_>>());
         assert_eq!(parse(""), Ok(Options::default()));
-        let all = parse("--serve 9000 --test a b --toolchain d").expect("these are arguments");
-        assert_eq!((all.serve, all.toolchain.as_deref()), (Some(9000), Some("d")));
+        let all = parse("--serve 9000 --test a b --toolchain d --full").expect("these are arguments");
+        assert_eq!((all.serve, all.toolchain.as_deref(), all.full), (Some(9000), Some("d"), true));
         assert_eq!(all.test, Some(vec!["a".to_string(), "b".to_string()]));
         assert_eq!(parse("--serve").map(|o| o.serve), Ok(Some(8080)));
         assert!(parse("--serve x").is_err() && parse("model").is_err() && parse("--toolchain").is_err());

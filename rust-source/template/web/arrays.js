@@ -2,12 +2,12 @@
 
 /** The typed array of each element type; halves are bits. */
 export const ARRAYS = {
-  f32: Float32Array, f16: Uint16Array, bf16: Uint16Array, bool: Uint8Array, u8: Uint8Array, i8: Int8Array,
+  f64: Float64Array, f32: Float32Array, f16: Uint16Array, bf16: Uint16Array, bool: Uint8Array, u8: Uint8Array, i8: Int8Array,
   u16: Uint16Array, i16: Int16Array, u32: Uint32Array, i32: Int32Array, u64: BigUint64Array, i64: BigInt64Array,
 };
 
 const NUMPY = {
-  f32: "<f4", f16: "<f2", bf16: "<u2", bool: "|b1", u8: "|u1", i8: "|i1",
+  f64: "<f8", f32: "<f4", f16: "<f2", bf16: "<u2", bool: "|b1", u8: "|u1", i8: "|i1",
   u16: "<u2", i16: "<i2", u32: "<u4", i32: "<i4", u64: "<u8", i64: "<i8",
 };
 

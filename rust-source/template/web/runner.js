@@ -46,8 +46,20 @@ export function lacks(plan, adapter) {
   return out;
 }
 
-/** Opens a network. `gpu` is the browser's, or that of another implementation. */
-export async function open({ plan, weights, texts }, { gpu = globalThis.navigator?.gpu, progress = () => {} } = {}) {
+/** The dispatches and the nodes on the host of these rows of a plan, in order: those of both sides of a branch. */
+export function computations(rows) {
+  return rows.flatMap((r) => {
+    if (r.run || r.host) return [r];
+    if (r.branch) return [...computations(r.branch.then), ...computations(r.branch.otherwise)];
+    return r.loop ? computations(r.loop.body) : [];
+  });
+}
+
+/**
+ * Opens a network. `weights` is their file, or gives the part of it that begins at a place. `gpu` is the browser's, or that of another implementation. `host` computes nodes that the plan gives
+ * to the host: `node(number, arrays)` gives an ArrayBuffer for each result, `constant(buffer)` one with the elements.
+ */
+export async function open({ plan, weights, texts }, { gpu = globalThis.navigator?.gpu, progress = () => {}, host = null } = {}) {
   if (!gpu) {
     const why = globalThis.isSecureContext === false ? ": pages have it on https and on localhost" : "";
     throw Error(`this browser offers no WebGPU here${why}`);
@@ -63,9 +75,9 @@ export async function open({ plan, weights, texts }, { gpu = globalThis.navigato
     requiredFeatures: timed ? [...plan.features, "timestamp-query"] : plan.features,
     requiredLimits: plan.limits,
   });
-  const network = new Network(plan, adapter, device, timed);
+  const network = new Network(plan, adapter, device, timed, host);
   try {
-    await network.allocate(weights);
+    await network.allocate(weights, progress);
     await network.compile(texts, progress);
   } catch (e) {
     device.destroy();
@@ -81,13 +93,43 @@ const elements = (t) => t.shape.reduce((a, b) => a * b, 1);
 const storedSize = (t) => (t.form === "plain" ? t.size : t.form.truth ? t.form.truth.bytes : 4);
 const storedBytes = (t) => aligned(elements(t) * storedSize(t));
 
+/** Commands that are not yet submitted. */
+class Commands {
+  #encoder = null;
+  #pass = null;
+  constructor(device) { this.device = device; }
+  #begun() { return (this.#encoder ??= this.device.createCommandEncoder()); }
+  dispatch({ pipeline, group, row }) {
+    const pass = (this.#pass ??= this.#begun().beginComputePass());
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, group);
+    pass.dispatchWorkgroups(...row.grid);
+  }
+  copy(from, fromOffset, to, toOffset, size) {
+    this.#pass?.end();
+    this.#pass = null;
+    this.#begun().copyBufferToBuffer(from, fromOffset, to, toOffset, size);
+  }
+  /** The device gets them, before what is written after it. */
+  submit() {
+    this.#pass?.end();
+    if (this.#encoder) this.device.queue.submit([this.#encoder.finish()]);
+    [this.#encoder, this.#pass] = [null, null];
+  }
+}
+
 /** A network on a device. One run happens at a time: others wait for it. */
 export class Network {
   #last = Promise.resolve();
   #lost = null;
+  /** Tensors in host memory by the plan's buffer, and rows of buffers that grow. */
+  #held = new Map();
+  #rows = new Map();
+  /** Milliseconds of each node on the host in the last run: the sum over the iterations of a loop. */
+  hostMs = new Map();
 
-  constructor(plan, adapter, device, timed) {
-    Object.assign(this, { plan, adapter, device, timed });
+  constructor(plan, adapter, device, timed, host) {
+    Object.assign(this, { plan, adapter, device, timed, host });
     device.lost.then(({ reason, message }) => {
       this.#lost = `the device was lost (${reason})${message ? `: ${message}` : ""}`;
     });
@@ -98,10 +140,7 @@ export class Network {
   /** Why the device is of no use any more; null while it is. */
   get lost() { return this.#lost; }
   /** The dispatches of a run in order, those of both sides of a branch. */
-  get dispatches() {
-    const list = (rows) => rows.flatMap((r) => (r.run ? [r.run] : r.branch ? [...list(r.branch.then), ...list(r.branch.otherwise)] : []));
-    return list(this.plan.steps);
-  }
+  get dispatches() { return computations(this.plan.steps).flatMap((r) => r.run ?? []); }
 
   /** Runs `f`; what WebGPU finds wrong with it becomes an error. */
   async #checked(what, f) {
@@ -115,10 +154,16 @@ export class Network {
       failed = e;
     }
     const found = [];
-    for (const kind of [...kinds].reverse()) {
-      const e = await this.device.popErrorScope();
-      if (e) found.push(kind === "out-of-memory" ? "there is not enough memory" : e.message);
+    try {
+      for (const kind of [...kinds].reverse()) {
+        const e = await this.device.popErrorScope();
+        if (e) found.push(kind === "out-of-memory" ? "there is not enough memory" : e.message);
+      }
+    } catch (e) {
+      failed ??= e;
     }
+    // Calls that are under way may end before the device is said to be lost.
+    if (failed instanceof DOMException) await Promise.race([this.device.lost, new Promise((done) => setTimeout(done, 1000))]);
     this.#live();
     if (failed) throw failed;
     if (found.length) throw Error(`${what}: ${found.join("; ")}`);
@@ -128,18 +173,25 @@ export class Network {
     if (this.#lost) throw Error(this.#lost);
   }
 
-  async allocate(weights, kept = new Map()) {
+  async allocate(weights, progress = () => {}, kept = new Map()) {
     await this.#checked("buffers", async () => {
-      this.buffers = this.plan.buffers.map(({ bytes, weights: at }) => {
-        if (kept.has(at)) return kept.get(at);
-        const usage = at === null ? USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST : USAGE.STORAGE;
+      this.buffers = [];
+      // One by one: neither a page nor its Worker has room for all weights at once.
+      for (const [i, { bytes, weights: at }] of this.plan.buffers.entries()) {
+        if (kept.has(at)) {
+          this.buffers.push(kept.get(at));
+          continue;
+        }
+        const data = at === null ? null : typeof weights === "function" ? await weights(at) : new Uint8Array(weights, at, bytes);
+        const usage = USAGE.STORAGE | USAGE.COPY_SRC | (at === null ? USAGE.COPY_DST : 0);
         const buffer = this.device.createBuffer({ size: bytes, usage, mappedAtCreation: at !== null });
         if (at !== null) {
-          new Uint8Array(buffer.getMappedRange()).set(new Uint8Array(weights, at, bytes));
+          new Uint8Array(buffer.getMappedRange()).set(data);
           buffer.unmap();
+          progress("weights", i + 1, this.plan.buffers.length);
         }
-        return buffer;
-      });
+        this.buffers.push(buffer);
+      }
     });
   }
 
@@ -177,6 +229,7 @@ export class Network {
     const { device, plan } = this;
     const bind = (rows) => rows.map((r) => {
       if (r.branch) return { ...r.branch, sides: [r.branch.otherwise, r.branch.then].map(bind) };
+      if (r.loop) return { loop: { ...r.loop, body: bind(r.loop.body) } };
       if (!r.run) return r;
       const { layout, pipeline } = this.pipelines[r.run.kernel];
       const entries = r.run.buffers.map((b, binding) => ({ binding, resource: { buffer: this.buffers[b] } }));
@@ -205,14 +258,14 @@ export class Network {
       }
       this.plan = plan;
       lost.forEach((b) => b.destroy());
-      await this.allocate(null, kept);
+      await this.allocate(null, undefined, kept);
       await this.bind();
     });
   }
 
   /**
-   * Runs the network on typed arrays by name of the input (halves as bits, truth values as bytes). Gives `{outputs, ms}`
-   * with typed arrays by name, and the time from submission to results.
+   * Runs the network on typed arrays by name of the input (halves as bits, truth values as bytes). Gives
+   * `{outputs, shapes, ms}` with typed arrays and their shapes by name, and the time from submission to results.
    */
   run(inputs) {
     return this.#alone(async () => {
@@ -220,43 +273,56 @@ export class Network {
       const start = performance.now();
       const ms = () => performance.now() - start;
       return this.#checked("the run", async () => {
-        await this.#steps(this.steps, inputs);
-        const outputs = {};
-        const arrays = await this.#read(this.plan.outputs, inputs);
-        this.plan.outputs.forEach((t, i) => (outputs[t.name] = arrays[i]));
-        return { outputs, ms: ms() };
+        const commands = new Commands(this.device);
+        [this.#held, this.#rows, this.hostMs].forEach((m) => m.clear());
+        await this.#steps(this.steps, inputs, commands);
+        const outputs = {}, shapes = {};
+        const arrays = await this.#read(this.plan.outputs, inputs, commands);
+        commands.submit();
+        this.plan.outputs.forEach((t, i) => { [outputs[t.name], shapes[t.name]] = [arrays[i], this.#shaped(t).shape]; });
+        return { outputs, shapes, ms: ms() };
       });
     });
   }
 
   /**
-   * Times each dispatch on what lies in the buffers: repeated until a sample takes `least` milliseconds, the median of
-   * `samples`. Gives `{method, step, us}`: `us` for each of `dispatches`, `step` the resolution of timestamps in
-   * nanoseconds. Runs after it find other intermediate values, and write them anew.
+   * Times each dispatch on what lies in the buffers: repeated until a sample takes `least` milliseconds and 64 steps of
+   * the timestamps, the median of `samples`. Gives `{method, step, us}`: `us` for each of `dispatches`, `step` the
+   * resolution of timestamps in nanoseconds: browsers round them. Runs after it find other intermediate values, and
+   * write them anew.
    */
   measure({ least = 4, samples = 3, progress = () => {} } = {}) {
     return this.#alone(async () => {
-      const list = (steps) => steps.flatMap((s) => (s.row ? [s] : s.sides ? [...list(s.sides[1]), ...list(s.sides[0])] : []));
-      const us = [], marks = [], all = list(this.steps);
-      const own = this.timed ? 0 : await this.#sample(null, 0, marks);
-      for (const [i, step] of all.entries()) {
-        let times = 1, ms = await this.#sample(step, times, marks) - own;
-        while (ms < least && times < 4096) {
-          times = Math.min(4096, Math.max(2 * times, Math.ceil((1.2 * times * least) / Math.max(ms, least / 64))));
-          ms = await this.#sample(step, times, marks) - own;
+      const inside = (s) => (s.loop ? list(s.loop.body) : s.sides ? [...list(s.sides[1]), ...list(s.sides[0])] : []);
+      const list = (steps) => steps.flatMap((s) => (s.row ? [s] : inside(s)));
+      const us = [], all = list(this.steps);
+      const own = this.timed ? 0 : await this.#sample(null, 0);
+      // All that was measured is a multiple of the step.
+      let step = 0;
+      const sample = async (s, times) => {
+        const ms = await this.#sample(s, times) - own;
+        if (this.timed) for (let n = Math.round(ms * 1e6); n; ) [step, n] = [n, step % n];
+        return ms;
+      };
+      // The first samples do not tell the step yet.
+      const enough = () => Math.max(least, (64 * step) / 1e6 < 16 ? (64 * step) / 1e6 : 0);
+      for (const [i, s] of all.entries()) {
+        let times = 1, ms = await sample(s, times);
+        while (ms < enough() && times < 4096) {
+          times = Math.min(4096, Math.max(2 * times, Math.ceil((1.2 * times * enough()) / Math.max(ms, enough() / 64))));
+          ms = await sample(s, times);
         }
         const found = [ms];
-        while (found.length < samples) found.push(await this.#sample(step, times, marks) - own);
+        while (found.length < samples) found.push(await sample(s, times));
         found.sort((a, b) => a - b);
         us.push((1e3 * found[found.length >> 1]) / times);
         progress("timing kernels", i + 1, all.length);
       }
-      const step = marks.reduce((least, ns) => { while (ns % least) least /= 2; return least; }, 2 ** 20);
       return { method: this.timed ? "timestamps" : "the clock", step: this.timed ? step : null, us };
     });
   }
   /** Milliseconds of so many dispatches one after another. */
-  async #sample(step, times, marks) {
+  async #sample(step, times) {
     const { device } = this;
     return this.#checked("a measurement", async () => {
       const encoder = device.createCommandEncoder();
@@ -283,9 +349,7 @@ export class Network {
       await staging.mapAsync(1);
       const [start, end] = new BigUint64Array(staging.getMappedRange());
       [querySet, resolved, staging].forEach((o) => o.destroy());
-      const ns = end > start ? Number(end - start) : 0;
-      marks.push(ns);
-      return ns / 1e6;
+      return end > start ? Number(end - start) / 1e6 : 0;
     });
   }
 
@@ -308,72 +372,145 @@ export class Network {
         const got = ArrayBuffer.isView(array) ? `${array.byteLength} bytes` : array === undefined ? "nothing" : "no typed array";
         throw Error(`input \`${t.name}\` is ${t.dtype}[${t.shape}], ${need} bytes, and got ${got}`);
       }
-      let bytes = stored(t, array), at = 0;
-      for (const b of t.place.buffers ?? []) {
-        const size = Math.min(bytes.byteLength - at, this.plan.buffers[b].bytes);
-        this.device.queue.writeBuffer(this.buffers[b], 0, bytes, at, size);
-        at += size;
-      }
+      this.#write(t, array);
     }
     const known = new Set(this.plan.inputs.map((t) => t.name));
     const other = Object.keys(inputs).find((name) => !known.has(name));
     if (other !== undefined) throw Error(`there is no input \`${other}\`; there are ${[...known].join(", ")}`);
   }
-  async #steps(steps, inputs) {
-    const { device, plan } = this;
-    let encoder = device.createCommandEncoder(), pass = null;
-    const ended = () => { pass?.end(); pass = null; };
-    const submit = () => { ended(); device.queue.submit([encoder.finish()]); };
+  /** Writes the elements of a tensor, behind all that is submitted. */
+  #write(t, array) {
+    if (t.place.host !== undefined) this.#held.set(t.place.host, array);
+    const bytes = t.place.buffers ? stored(t, array) : null;
+    let at = 0;
+    for (const b of t.place.buffers ?? []) {
+      const size = Math.min(bytes.byteLength - at, this.plan.buffers[b].bytes);
+      this.device.queue.writeBuffer(this.buffers[b], 0, bytes, at, size);
+      at += size;
+    }
+  }
+  async #steps(steps, inputs, commands) {
     for (const s of steps) {
       if (s.row) {
-        pass ??= encoder.beginComputePass();
-        pass.setPipeline(s.pipeline);
-        pass.setBindGroup(0, s.group);
-        pass.dispatchWorkgroups(...s.row.grid);
+        commands.dispatch(s);
       } else if (s.copy) {
-        ended();
         const { from, to } = s.copy;
-        const size = Math.min(plan.buffers[from].bytes, plan.buffers[to].bytes);
-        encoder.copyBufferToBuffer(this.buffers[from], 0, this.buffers[to], 0, size);
+        commands.copy(this.buffers[from], 0, this.buffers[to], 0, Math.min(this.buffers[from].size, this.buffers[to].size));
+      } else if (s.move) {
+        this.#held.set(s.move.to.host, await this.#own(s.move.from, inputs));
+      } else if (s.loop) {
+        await this.#loop(s.loop, inputs, commands);
+      } else if (s.host) {
+        await this.#compute(s.host, inputs, commands);
       } else {
-        submit();
-        const [[condition]] = await this.#read([s.condition], inputs);
-        await this.#steps(s.sides[condition ? 1 : 0], inputs);
-        encoder = device.createCommandEncoder();
+        const [[condition]] = await this.#read([s.condition], inputs, commands);
+        await this.#steps(s.sides[condition ? 1 : 0], inputs, commands);
       }
     }
-    submit();
   }
-  /** The elements of tensors. */
-  async #read(tensors, inputs) {
-    const { device, plan } = this;
+  /** The elements of a tensor in host memory. */
+  async #own({ input, host, constant }, inputs) {
+    if (input !== undefined) return inputs[this.plan.inputs[input].name].slice();
+    if (host !== undefined) return this.#held.get(host);
+    return this.host.constant(constant);
+  }
+  /** Computes a node on the host. */
+  async #compute(h, inputs, commands) {
+    if (!this.host) throw Error(`\`${h.name}\` runs on the host, and nothing here runs it`);
+    // Its constants are where it is computed.
+    const operands = await this.#read(h.inputs.filter((t) => t.place.constant === undefined), inputs, commands);
+    const start = performance.now();
+    const results = await this.host.node(h.node, operands);
+    this.hostMs.set(h.node, (this.hostMs.get(h.node) ?? 0) + performance.now() - start);
+    commands.submit();
+    h.outputs.forEach((t, i) => this.#write(t, new ARRAYS[t.dtype](results[i])));
+  }
+  /** Takes the body of a loop again and again. */
+  async #loop(l, inputs, commands) {
+    const before = [l.count, l.begin].filter((t) => t);
+    const read = before.length ? await this.#read(before, inputs, commands) : [];
+    const trips = l.count ? Number(read.shift()[0]) : l.trips ?? Infinity;
+    const rows = l.collected.map(() => []);
+    let done = 0, more = trips > 0 && (!l.begin || Boolean(read[0][0]));
+    while (more) {
+      this.#live();
+      if (l.index) {
+        commands.submit();
+        this.#write(l.index, BigInt64Array.of(BigInt(done)));
+      }
+      await this.#steps(l.body, inputs, commands);
+      for (const [i, c] of l.collected.entries()) {
+        if (c.all.host === undefined) this.#collect(c, done, commands);
+        else rows[i].push((await this.#read([c.row], inputs, commands))[0]);
+      }
+      more = ++done < trips;
+      if (more && l.goOn) more = Boolean((await this.#read([l.goOn], inputs, commands))[0][0]);
+      await this.#steps(l.carried, inputs, commands);
+      if (done % 64 === 0) commands.submit();
+      // A page lives on, and neither does the device's queue grow without end.
+      if (done % 1024 === 0) await this.device.queue.onSubmittedWorkDone();
+    }
+    for (const [i, c] of l.collected.entries()) {
+      if (c.grows) this.#rows.set(c.all.buffers[0], done);
+      if (c.all.host === undefined) continue;
+      const n = elements(c.row), all = new ARRAYS[c.row.dtype](n * done);
+      rows[i].forEach((row, at) => all.set(row, at * n));
+      this.#held.set(c.all.host, all);
+    }
+  }
+  /** Copies the row of an iteration behind those before it. */
+  #collect({ row, all, rowBytes, grows }, at, commands) {
+    const list = all.buffers, end = (at + 1) * rowBytes;
+    if (grows && this.buffers[list[0]].size < end) {
+      const old = this.buffers[list[0]], size = Math.ceil(Math.max(end, 2 * old.size) / 16) * 16;
+      this.buffers[list[0]] = this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST });
+      commands.copy(old, 0, this.buffers[list[0]], 0, old.size);
+    }
+    // All slices but the last are as long as the first.
+    const [from, to] = [this.buffers[row.place.buffers[0]].size, grows ? Infinity : this.buffers[list[0]].size];
+    for (let done = 0; done < rowBytes; ) {
+      const start = at * rowBytes + done;
+      const [a, b] = [done % from, grows ? start : start % to];
+      const n = Math.min(rowBytes - done, from - a, to - b);
+      const source = this.buffers[row.place.buffers[Math.floor(done / from)]];
+      commands.copy(source, a, this.buffers[list[Math.floor(start / to)]], b, n);
+      done += n;
+    }
+  }
+  /** A tensor with the shape that it has in this run. */
+  #shaped(t) {
+    const rows = this.#rows.get(t.place.buffers?.[0]);
+    return rows === undefined ? t : { ...t, shape: [rows, ...t.shape.slice(1)] };
+  }
+  /** The elements of tensors, behind the commands. */
+  async #read(planned, inputs, commands) {
+    const { device } = this, tensors = planned.map((t) => this.#shaped(t));
     const there = tensors.filter((t) => t.place.buffers && elements(t));
     const size = there.reduce((n, t) => n + storedBytes(t), 0);
     let bytes = new ArrayBuffer(0), at = 0;
     if (size) {
       const staging = device.createBuffer({ size, usage: USAGE.MAP_READ | USAGE.COPY_DST });
-      const encoder = device.createCommandEncoder();
       for (const t of there) {
         let left = storedBytes(t);
         for (const b of t.place.buffers) {
-          const n = Math.min(left, plan.buffers[b].bytes);
-          encoder.copyBufferToBuffer(this.buffers[b], 0, staging, at, n);
+          const n = Math.min(left, this.buffers[b].size);
+          commands.copy(this.buffers[b], 0, staging, at, n);
           [at, left] = [at + n, left - n];
         }
       }
-      device.queue.submit([encoder.finish()]);
+      commands.submit();
       await staging.mapAsync(1);
       bytes = staging.getMappedRange().slice(0);
       staging.destroy();
       at = 0;
     }
-    return tensors.map((t) => {
-      if (t.place.input !== undefined) return inputs[plan.inputs[t.place.input].name].slice();
+    return Promise.all(tensors.map((t) => {
+      if (!t.place.buffers) return this.#own(t.place, inputs).then((own) => (own instanceof ArrayBuffer ? new ARRAYS[t.dtype](own) : own));
       if (!elements(t)) return new ARRAYS[t.dtype](0);
       const array = loaded(t, bytes.slice(at, at + storedBytes(t)));
       at += storedBytes(t);
       return array;
-    });
+    }));
   }
 }
 

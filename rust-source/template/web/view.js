@@ -1,6 +1,6 @@
 // What a page shows of a network: inputs, results, and a table of what each dispatch takes.
 import { ARRAYS, elementsFor, readNpy, readNpz, writeNpz } from "./arrays.js";
-import { open } from "./runner.js";
+import { computations, open } from "./runner.js";
 
 export const $ = (id) => document.getElementById(id);
 export const made = (tag, text, parent) => parent.appendChild(Object.assign(document.createElement(tag), { textContent: text }));
@@ -70,7 +70,7 @@ function drawn(t, seed) {
     // Halves between 1 and 2 in size, by their bits; small integers.
     if (t.dtype === "f16") numbers[i] = 0x3c00 | ((x * 1024) & 0x3ff);
     else if (t.dtype === "bf16") numbers[i] = 0x3f80 | ((x * 128) & 0x7f);
-    else if (t.dtype === "f32") numbers[i] = 2 * x - 1;
+    else if (t.dtype === "f32" || t.dtype === "f64") numbers[i] = 2 * x - 1;
     else numbers[i] = t.size === 8 ? BigInt(Math.floor(2 * x)) : Math.floor(2 * x);
   }
   return numbers;
@@ -111,15 +111,17 @@ function numbers(t, array) {
   if (t.dtype === "bf16") return [...new Float32Array(Uint32Array.from(array, (b) => b << 16).buffer)];
   return array;
 }
-function showResults({ outputs, ms }) {
+function showResults({ outputs, shapes, ms }) {
   $("outputs").replaceChildren();
-  for (const t of network.outputs) {
+  const results = network.outputs.map((t) => ({ ...t, shape: shapes[t.name] }));
+  for (const t of results) {
     const values = numbers(t, outputs[t.name]);
     const first = Array.from(values.slice(0, 6), (x) => (typeof x === "bigint" ? x : +Number(x).toPrecision(5))).join(", ");
     made("li", `${t.name}: ${type(t)} = ${first}${values.length > 6 ? ", ..." : ""} `, $("outputs"));
   }
-  $("save").onclick = () => download("results.npz", writeNpz(network.outputs, outputs));
+  $("save").onclick = () => download("results.npz", writeNpz(results, outputs));
   latency = ms;
+  showTable();
   $("results").hidden = false;
   state(`a run took ${ms.toFixed(2)} ms, with upload's end, readback and the browser's part`);
 }
@@ -129,16 +131,19 @@ const COLUMNS = [
   ["us", (r) => r.us, (x) => x?.toFixed(1) ?? ""],
   ["share", (r) => r.share, (x) => (x === undefined ? "" : `${(100 * x).toFixed(1)}%`)],
   ["layer", (r) => r.label, String],
-  ["GFLOP/s", (r) => r.us && r.flops / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
-  ["GB/s", (r) => r.us && r.bytes / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
-  ["workgroups", (r) => r.grid.reduce((a, b) => a * b, 1), String],
+  ["GFLOP/s", (r) => (r.us && r.grid ? r.flops / r.us / 1e3 : undefined), (x) => x?.toFixed(1) ?? ""],
+  ["GB/s", (r) => (r.us && r.grid ? r.bytes / r.us / 1e3 : undefined), (x) => x?.toFixed(1) ?? ""],
+  ["workgroups", (r) => r.grid?.reduce((a, b) => a * b, 1), (n) => n ?? "on the host"],
 ];
 function showTable() {
   const { plan } = network, all = times?.us.reduce((a, b) => a + b, 0);
-  const rows = network.dispatches.map((d, i) => ({
-    ...d, i, label: plan.groups[d.group]?.label ?? plan.kernels[d.kernel].name, nodes: plan.groups[d.group]?.nodes ?? [],
-    us: times?.us[i], share: times ? times.us[i] / all : undefined,
-  }));
+  let dispatched = 0;
+  const rows = computations(plan.steps).map(({ run, host }, i) => {
+    const group = plan.groups[(run ?? host).group], nodes = group?.nodes ?? [];
+    if (host) return { ...host, i, label: group?.label ?? host.name, nodes, us: network.hostMs.has(host.node) ? 1e3 * network.hostMs.get(host.node) : undefined };
+    const us = times?.us[dispatched++];
+    return { ...run, i, label: group?.label ?? plan.kernels[run.kernel].name, nodes, us, share: times ? us / all : undefined };
+  });
   const key = COLUMNS[order][1];
   // Numbers from the largest on; positions and names upwards.
   const up = ["#", "layer"].includes(COLUMNS[order][0]);
@@ -158,8 +163,8 @@ function showTable() {
     row.onclick = () => {
       body.querySelectorAll("[aria-selected]").forEach((e) => e.removeAttribute("aria-selected"));
       row.setAttribute("aria-selected", "true");
-      $("entry").textContent = `${plan.kernels[r.kernel].name}: ${r.nodes.join(", ")}`;
-      $("wgsl").textContent = texts[r.kernel];
+      $("entry").textContent = [r.grid ? plan.kernels[r.kernel].name : r.name, r.nodes.join(", ")].filter(Boolean).join(": ");
+      $("wgsl").textContent = r.grid ? texts[r.kernel] : "The plan gives this node to the host: the compiler's interpreter computes it, on the processor.\nIts time is that of the last run, with the way there and back.";
       $("shader").hidden = false;
     };
   }

@@ -70,9 +70,10 @@ fn serve_until(server: &TcpListener, folder: &Path, browser: &mut Child, limit: 
         match server.accept() {
             // A browser opens connections that it does not use, and stops reading from others: none waits for another.
             Ok((stream, _)) => {
-                let (folder, says) = (folder.to_path_buf(), says.clone());
+                let (folder, says, owner) = (folder.to_path_buf(), says.clone(), browser.id());
                 std::thread::spawn(move || match answer(stream, &folder) {
-                    Ok(Some(said)) => drop(says.send(said)),
+                    Ok(Some(Wish::Said(text))) => drop(says.send(text)),
+                    Ok(Some(Wish::EndGpu)) => end_gpu_process(owner),
                     Ok(None) => {}
                     Err(e) => eprintln!("a request failed: {e}"),
                 });
@@ -87,8 +88,40 @@ fn serve_until(server: &TcpListener, folder: &Path, browser: &mut Child, limit: 
     Err(format!("it said nothing for {} s", limit.as_secs()))
 }
 
-/// Answers one request; gives what the page says at its end.
-fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<Option<String>> {
+/// A wish of a page to the program that drives it.
+enum Wish {
+    /// It is done, and says how it went.
+    Said(String),
+    /// The process that has the GPU ends, as by a driver that fails.
+    EndGpu,
+}
+
+/// Ends the browser's process that has the GPU.
+fn end_gpu_process(browser: u32) {
+    let Ok(listed) = Command::new("ps").args(["-A", "-o", "pid=,ppid=,args="]).output() else { return };
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let rows: Vec<(u32, u32, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (pid, rest) = line.trim_start().split_once(' ')?;
+            let (parent, args) = rest.trim_start().split_once(' ')?;
+            Some((pid.parse().ok()?, parent.parse().ok()?, args))
+        })
+        .collect();
+    let mut own = vec![browser];
+    // Parents come before their children once the list was gone through so often.
+    for _ in 0..4 {
+        let more = rows.iter().filter(|r| own.contains(&r.1) && !own.contains(&r.0)).map(|r| r.0).collect::<Vec<_>>();
+        own.extend(more);
+    }
+    for (pid, ..) in rows.iter().filter(|r| own.contains(&r.0) && r.2.contains("--type=gpu-process")) {
+        // It may have ended by itself.
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+}
+
+/// Answers one request; gives what the page wants.
+fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<Option<Wish>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -114,7 +147,7 @@ fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<Option<String
     reader.read_exact(&mut body)?;
     let inside = Path::new(&path).components().all(|c| matches!(c, Component::Normal(_)));
     let (status, content) = match method {
-        "POST" if path == "said" => (200, vec![]),
+        "POST" if path == "said" || path == "end-the-gpu" => (200, vec![]),
         "POST" if inside => {
             let to = folder.join("run").join(&path);
             to.parent().map_or(Ok(()), std::fs::create_dir_all)?;
@@ -135,7 +168,11 @@ fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<Option<String
     let n = content.len();
     write!(stream, "HTTP/1.1 {status} .\r\nContent-Type: {kind}\r\nContent-Length: {n}\r\nConnection: close\r\n\r\n")?;
     stream.write_all(&content)?;
-    Ok((method == "POST" && path == "said").then(|| String::from_utf8_lossy(&body).into_owned()))
+    Ok(match (method, path.as_str()) {
+        ("POST", "said") => Some(Wish::Said(String::from_utf8_lossy(&body).into_owned())),
+        ("POST", "end-the-gpu") => Some(Wish::EndGpu),
+        _ => None,
+    })
 }
 
 /// Writes a file, with its folder.

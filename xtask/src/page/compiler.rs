@@ -19,6 +19,12 @@ const WITHOUT: &str = "Object.defineProperty(navigator, \"gpu\", { value: undefi
 const OPEN: &str = include_str!("open.weft");
 const ROWS: [u32; 2] = [5, 64];
 
+/// A network with a loop in which a node computes beyond 32 bits, which is the host's.
+const HOST: &str = include_str!("host.weft");
+
+/// A model whose weights are in a file beside it.
+const BESIDE: &str = "beside.onnx";
+
 /// Networks of the zoo that it compiles.
 const ZOO: [&str; 1] = ["squeezenet1_1:smallest"];
 
@@ -36,6 +42,13 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     prepare(page, &folder)?;
+    // A trace of the command opens in the page.
+    let mut c = Command::new(weft);
+    c.arg("compile").arg(folder.join("branch.weft")).args(["--target", "apple", "-q", "-o"]);
+    succeed(c.arg(folder.join("command.trace")))?;
+    let mut c = Command::new(weft);
+    c.arg("export").arg(folder.join("convolutions.weft")).args(["--external-data", "-q", "-o"]);
+    succeed(c.arg(folder.join(BESIDE)))?;
     let said = drive(browser, &folder, "driven.html", &folder.join("browser"), LIMIT)?;
     match said.strip_prefix("ok ") {
         Some(seen) => eprintln!("the compiler's page: {seen}"),
@@ -49,6 +62,7 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         let run = runs.join(format!("open-{n}"));
         agrees(weft, &folder.join("open.weft").display().to_string(), &["--dim", &format!("n={n}")], &run)?;
     }
+    agrees(weft, &folder.join("host.weft").display().to_string(), &[], &runs.join("host"))?;
     // A trace of the page opens in the command.
     succeed(Command::new(weft).arg("report").arg(runs.join("network.trace")).arg("-o").arg(runs.join("report.html")))
 }
@@ -57,11 +71,12 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
 fn models(folder: &Path) -> Vec<(String, String)> {
     let file = |name: &str| folder.join(format!("{name}.weft")).display().to_string();
     let own = NETWORKS.iter().map(|(name, _)| (name.to_string(), file(name)));
-    own.chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
+    let beside = (BESIDE.to_string(), folder.join(BESIDE).display().to_string());
+    own.chain([beside]).chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
 }
 
 /// A copy of the page with the scripts that drive it.
-fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
+pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     let fail = |e: std::io::Error| format!("{}: {e}", page.display());
     std::fs::create_dir_all(folder).map_err(fail)?;
     for entry in std::fs::read_dir(page).map_err(fail)? {
@@ -82,6 +97,7 @@ fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
         ("seen.js", SEEN.into()),
         ("without.js", WITHOUT.into()),
         ("open.weft", OPEN.into()),
+        ("host.weft", HOST.into()),
     ] {
         write(&folder.join(name), text.as_bytes())?;
     }
@@ -115,7 +131,7 @@ fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
 }
 
 /// The interpreter computes from a run's inputs what the page did.
-fn agrees(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
+pub fn agrees(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
     let mut c = Command::new(weft);
     c.args(["compare", model, "--device", "cpu", "-q"]).args(sizes).arg("-i").arg(run.join("inputs.npz"));
     c.arg("--against").arg(run.join("outputs.npz"));

@@ -1,15 +1,23 @@
 // Drives the compiler's page as a reader would, and tells the server what it saw.
-import { compiled } from "./compiler.js";
-import { $, drive, expect, page, put, sentence, until, values } from "./seen.js";
+import { compiled, host, weights } from "./compiler.js";
+import { $, drive, expect, page, put, rounded, sentence, until, values } from "./seen.js";
 import { open } from "./runner.js";
 
 const idle = () => until(() => !$("compile").disabled);
 const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
-/** Drops a file on the page, and waits until it is compiled and open, or refused. */
-async function drop(name, content) {
+/** Drops a file on the page, with others, and waits until it is compiled and open, or refused. */
+async function drop(name, content, ...others) {
   const dataTransfer = new DataTransfer();
-  dataTransfer.items.add(new File([content], name));
+  for (const f of [...others, new File([content], name)]) dataTransfer.items.add(f);
   dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
+  await idle();
+}
+/** Takes a form of a network of the zoo, and waits. */
+async function zoo(name) {
+  $("zoo").append(new Option(name, name));
+  $("zoo").value = name;
+  $("zoo").onchange();
+  $("ask").requestSubmit();
   await idle();
 }
 /** What is downloaded by a click, as a file's name and content. */
@@ -22,18 +30,36 @@ async function downloaded(id) {
   return kept[0];
 }
 
+/** The file of all weights, which a page never has at once. */
+async function blob() {
+  const { plan } = compiled(), all = new Uint8Array(plan.weightBytes);
+  for (const { weights: at } of plan.buffers) if (at !== null) all.set(await weights(at), at);
+  return all;
+}
 /** Compiles and runs a network; puts what it was compiled to into the folder. */
 async function one(name, take) {
   await take();
   await page();
   const { files, request, plan } = compiled();
-  const lines = await Promise.all(files.filter((f) => f.path !== "open.json").map(async (f) => `${f.path} ${await digest(f.bytes)}`));
+  const made = files.filter((f) => f.path !== "open.json");
+  const lines = await Promise.all([...made, { path: "weights.bin", bytes: await blob() }].map(async (f) => `${f.path} ${await digest(f.bytes)}`));
   await put(`${name}/digests`, lines.sort().join("\n"));
   await put(`${name}/profile.json`, JSON.stringify(request.profile));
   const of = (path) => files.find((f) => f.path === path).bytes;
   const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
-  const { network } = await values({ plan, weights: of("weights.bin").buffer, texts }, `${name}/`);
+  const { network } = await values({ plan, weights, texts }, `${name}/`, { host });
+  if (network.dispatches.length >= 10) await rounded(network);
   network.destroy();
+}
+
+/** A trace that the command wrote. */
+async function trace() {
+  await drop("command.trace", await (await fetch("command.trace")).arrayBuffer());
+  expect("a trace of the command is shown", $("error").hidden && !$("panes").hidden);
+  await until(() => $("frame").contentDocument?.querySelector("#graph > *"));
+  expect("it is that trace", /branch/.test($("frame").contentDocument.getElementById("model").textContent));
+  await drop("broken.trace", "this is no trace");
+  expect("a broken trace is a sentence", $("error").textContent.length > 10);
 }
 
 /** One compilation for two lengths: the kernels read them from a small buffer. */
@@ -52,7 +78,7 @@ async function lengths() {
     await idle();
     expect(`a run of ${n}`, $("error").hidden && compiled().plan.inputs[0].shape[0] === n);
     await page();
-    const { network } = await values({ plan: compiled().plan, weights: of("weights.bin").buffer, texts }, `open-${n}/`);
+    const { network } = await values({ plan: compiled().plan, weights, texts }, `open-${n}/`);
     network.destroy();
   }
   $("now").value = "n=65";
@@ -77,6 +103,17 @@ async function report() {
   expect("a trace is downloaded", traceName.endsWith(".trace"));
   await put("network.trace", await trace.arrayBuffer());
 }
+/** An ONNX file of so many nodes that no compiler has. */
+function unsupported(count) {
+  const field = (n, content) => {
+    const bytes = typeof content === "string" ? [...new TextEncoder().encode(content)] : content.flat();
+    return [8 * n + 2, bytes.length & 127 | 128, bytes.length >> 7, ...bytes];
+  };
+  const node = (_, i) => field(1, [field(1, `v${i}`), field(2, `v${i + 1}`), field(3, `n${i}`), field(4, `NoSuchOp${i}`)]);
+  const tensor = field(2, field(1, [8, 1, ...field(2, field(1, [8, 2]))]));
+  const graph = [...Array.from({ length: count }, node), field(2, "g"), field(11, [field(1, "v0"), tensor]), field(12, [field(1, `v${count}`), tensor])];
+  return Uint8Array.from([8, 8, ...field(8, [16, 17]), ...field(7, graph)]);
+}
 async function failures() {
   await drop("broken.onnx", "this is no model");
   expect("a file that is no model is a sentence", /broken\.onnx: /.test($("error").textContent));
@@ -85,6 +122,10 @@ async function failures() {
   const nodes = Array.from({ length: 40 }, (_, i) => `  %${i + 1} = no_such_op_${i} %${i}`).join("\n");
   await drop('<img src=x onerror="document.title=1">.weft', `graph @main(%0: f32[2]) -> ("y": f32[2]) {\n${nodes}\n  return %40\n}`);
   expect("a hostile name is text", $("error").textContent.includes("<img") && !document.querySelector("#error img") && document.title !== "1");
+  await drop("forty.onnx", unsupported(40));
+  expect("all 40 unsupported nodes are named", [...Array(40).keys()].every((i) => $("error").textContent.includes(`NoSuchOp${i}`)));
+  await zoo("ssdlite:smallest");
+  expect("what cannot run is said, with the node and the reason", /`boxes` is known only when `\/NonMaxSuppression`/.test($("error").textContent));
   $("sizes").value = "nothing";
   $("ask").requestSubmit();
   await idle();
@@ -102,7 +143,7 @@ async function failures() {
 async function lost() {
   const { files, plan } = compiled();
   const of = (path) => files.find((f) => f.path === path).bytes;
-  const network = await open({ plan, weights: of("weights.bin").buffer, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
+  const network = await open({ plan, weights, texts: plan.kernels.map((k) => new TextDecoder().decode(of(k.file))) });
   network.device.destroy();
   await network.device.lost;
   expect("a lost device is a sentence", /the device was lost/.test(await sentence(() => network.run({}))));
@@ -131,17 +172,22 @@ drive(async () => {
   await until(() => $("state").textContent === "ready for a model" || !$("error").hidden);
   expect("the page starts", $("error").hidden && $("zoo").options.length > 5);
   expect("there is a profile of this adapter", $("profile").value === "this adapter");
-  for (const name of ["convolutions", "branch"]) {
+  await trace();
+  for (const name of ["convolutions", "branch", "loop", "while", "rows", "quantised", "host"]) {
     const text = await (await fetch(`${name}.weft`)).text();
     await one(name, () => drop(`${name}.weft`, text));
   }
-  await one("squeezenet1_1:smallest", async () => {
-    $("zoo").append(new Option("small", "squeezenet1_1:smallest"));
-    $("zoo").value = "squeezenet1_1:smallest";
-    $("zoo").onchange();
-    $("ask").requestSubmit();
-    await idle();
-  });
+  const part = async (name) => (await fetch(name)).arrayBuffer();
+  await one("beside.onnx", async () => drop("beside.onnx", await part("beside.onnx"), new File([await part("beside.onnx.data")], "beside.onnx.data")));
+  await drop("beside.onnx", await part("beside.onnx"));
+  expect("missing data are named", /`beside\.onnx\.data`: drop both together/.test($("error").textContent));
+  await drop("a.txt", "", new File([], "b.txt"));
+  expect("files without a model are refused", /none of these files is a model/.test($("error").textContent));
+  await drop("host.weft", await (await fetch("host.weft")).text());
+  await page();
+  const onHost = [...document.querySelectorAll("tbody tr")].filter((r) => /on the host/.test(r.lastChild.textContent));
+  expect("a node of the host is said to be there, with its time", onHost.length === 1 && Number(onHost[0].cells[1].textContent) > 0);
+  await one("squeezenet1_1:smallest", () => zoo("squeezenet1_1:smallest"));
   await report();
   await lengths();
   await lost();

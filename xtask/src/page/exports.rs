@@ -16,9 +16,16 @@ const DRIVE: &str = include_str!("drive.js");
 /// The module that scripts which drive pages share.
 pub const SEEN: &str = include_str!("seen.js");
 
-/// A network with convolutions, and one with a branch that data decide, whose integers and truth values are words.
-pub const NETWORKS: [(&str, &str); 2] =
-    [("convolutions", include_str!("convolutions.weft")), ("branch", include_str!("branch.weft"))];
+/// A network with convolutions, one with a branch that data decide, whose integers and truth values are words; loops of
+/// which data decide the end, the trips and the rows of a result; a quantised one.
+pub const NETWORKS: [(&str, &str); 6] = [
+    ("convolutions", include_str!("convolutions.weft")),
+    ("branch", include_str!("branch.weft")),
+    ("loop", include_str!("loop.weft")),
+    ("while", include_str!("while.weft")),
+    ("rows", include_str!("rows.weft")),
+    ("quantised", include_str!("quantised.weft")),
+];
 
 /// Profiles that pages are for: what every browser has, and what browsers have on large cards.
 const TARGETS: [&str; 2] = ["baseline", "webgpu"];
