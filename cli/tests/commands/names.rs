@@ -10,10 +10,13 @@ const NETWORKS: [&str; 5] = ["squeezenet1_1", "resnet18", "mobilenet_v3_small", 
 /// Options that take one name start the command anew for each: they get one name of so many, each option others.
 const EACH: usize = 12;
 
+fn transcripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
 /// The command on the processor, in the folder of transcripts.
 fn cpu(words: &str) -> Weft {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
-    line(&format!("{words} --device cpu")).at(folder).env("NO_COLOR", "1")
+    line(&format!("{words} --device cpu")).at(transcripts()).env("NO_COLOR", "1")
 }
 
 /// The words of a column, under a title in lower case.
@@ -113,8 +116,14 @@ fn names_of_tables_are_taken_by_every_option() {
             }
             if turn(6) {
                 let to = folder.join("part.onnx");
-                let part = crate::command::weft(["extract", network, "--from", name, "-o"]).args([&to]);
-                part.at(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")).run().succeeded();
+                for end in ["--from", "--to"] {
+                    let part = crate::command::weft(["extract", network, end, name, "-o"]).args([&to]);
+                    part.at(transcripts()).run().succeeded();
+                }
+            }
+            if turn(9) && cfg!(feature = "view") {
+                let picture = folder.join("box.svg");
+                cpu(&format!("view {network}")).args(["--select", name, "-o"]).args([&picture]).run().succeeded();
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::words;
 use compiler::remark::RemarkKind;
 use egui::{Color32, Grid, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2, vec2};
 use graphview::maps::{Share, shares};
+use graphview::names::path;
 use graphview::picture::{Category, Node, Picture};
 use graphview::reasons::{LARGEST_F16, magnitude};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,7 +181,7 @@ const PATCH: Vec2 = vec2(10.0, 10.0);
 /// Characters of a column of errors.
 const WIDE: usize = 7;
 /// Points of a character of a small text, on an average.
-const SMALL_CHARACTER: f32 = 5.6;
+const SMALL_CHARACTER: f32 = 5.9;
 /// Characters of a name where there is no room for it.
 const LEAST_NAME: usize = 8;
 /// Columns of errors, with what they are.
@@ -236,8 +237,9 @@ fn errors(ui: &mut Ui, v: &mut Viewer, summary: &Summary) {
             let largest = cell(magnitude(n.max_magnitude));
             ui.label(if n.max_magnitude > LARGEST_F16 { largest.color(red) } else { largest });
             // The end of a name tells more than its beginning.
-            let room = (ui.available_width() / SMALL_CHARACTER) as usize;
-            let name = RichText::new(ending(&n.name, room.max(LEAST_NAME))).small();
+            let room = ui.available_width() - 2.0 * ui.spacing().button_padding.x;
+            let name = ending(&path(&n.name), ((room / SMALL_CHARACTER) as usize).max(LEAST_NAME));
+            let name = RichText::new(name).small();
             let name = if n.pass { name } else { name.color(red) };
             if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).on_hover_text(&n.name).clicked() {
                 chosen = Some(n.name.clone());
