@@ -348,8 +348,11 @@ def test_a_lost_machine(cluster, models, tmp_path):
 
     found = lab.bench(models, folder=tmp_path, on=devices, progress=kill, **RUNS)
     (cluster.folder / "sleeps").unlink()
-    assert [one.get("error") for one in found] == [None] * 3 and sorted(one["tries"] for one in found) == [1, 1, 2]
-    assert len(cluster.of("node")) == 1
+    [left] = cluster.of("node")
+    # Until the loss is known, another job may begin there: each that was lost is done on the other machine.
+    again = [one for one in found if one["tries"] > 1]
+    assert [one.get("error") for one in found] == [None] * 3 and again
+    assert all(one["device"]["node"] == left.node for one in again)
 
 
 def descendants(pid):
