@@ -315,7 +315,7 @@ pub struct CompareArgs {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"]
+        conflicts_with_all = ["files", "write_keep", "cumulative", "check_indices"]
     )]
     pub data: Option<PathBuf>,
     #[command(flatten)]
@@ -327,7 +327,8 @@ pub struct CompareArgs {
     /// Write the names of nodes to keep in f32
     #[arg(long, value_name = "F")]
     pub write_keep: Option<PathBuf>,
-    /// Write the compile trace with the error of each node
+    /// Write the compile trace with the error of each node; with --data, of the worst input, and with the ranges of
+    /// values in f16 over all inputs
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter

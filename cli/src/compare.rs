@@ -91,6 +91,9 @@ fn print_times([own, peer]: [f64; 2], [result, against]: &[Side; 2]) -> Result<(
 
 fn over_inputs(a: &CompareArgs, folder: &Path) -> Result<()> {
     let found = over_folder(&request(a), folder)?;
+    if let (Some(path), Some(trace)) = (&a.output, &found.trace) {
+        workbench::traces::write(path, trace, &a.common)?;
+    }
     if !write_json(&a.common, &found.record())? {
         show_over_inputs(a, &found)?;
     }
@@ -207,7 +210,7 @@ fn print_ranges(ranges: &[StoredRange], all: bool) -> Result<()> {
     };
     let mut t = table(&["stored in f16", "op", "largest", "of 65504", "inf", "to 0", "subnormal"]).spare(1);
     for r in &ranges[..shown] {
-        let parts = [r.overflowing, r.zeroed, r.subnormal].map(|n| share(n as f64 / r.elements.max(1) as f64));
+        let parts = [r.overflowing, r.zeroed, r.subnormal].map(|n| share(r.share(n)));
         let first = [r.name.to_string(), r.op.clone(), magnitude(r.largest), share(r.of_f16)];
         t.add_row(first.into_iter().chain(parts));
     }

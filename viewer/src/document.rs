@@ -2,6 +2,7 @@
 
 use crate::once::visit;
 use crate::units::{milliseconds, si};
+use compiler::calibrate::StoredRange;
 use compiler::compile::GroupKind;
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
@@ -22,6 +23,7 @@ pub struct Document {
     by_function: FxHashMap<String, usize>,
     by_node: FxHashMap<String, Vec<usize>>,
     errors: FxHashMap<String, usize>,
+    ranges: FxHashMap<String, Vec<usize>>,
     times: Vec<Option<f64>>,
     /// Of each group: dispatches with their kernels.
     calls: Vec<Vec<(usize, usize)>>,
@@ -77,10 +79,15 @@ impl Document {
         let mut calls = vec![vec![]; trace.groups.len()];
         trace.calls().enumerate().for_each(|(i, c)| calls[c.group].push((i, c.kernel)));
         let errors = trace.errors.iter().flat_map(|e| e.nodes.iter().enumerate());
+        let mut ranges: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+        for (i, r) in trace.ranges.iter().flat_map(|r| r.values.iter().enumerate()) {
+            ranges.entry(r.name.as_str().to_string()).or_default().push(i);
+        }
         Ok(Document {
             graphs: (trace.passes.len() + 1).min(texts.len()),
             by_function: trace.groups.iter().enumerate().map(|(i, g)| (g.function.clone(), i)).collect(),
             errors: errors.map(|(i, e)| (e.name.clone(), i)).collect(),
+            ranges,
             times: (0..trace.groups.len()).map(|g| trace.time_of_group(g).map(|t| t.us / 1000.0)).collect(),
             calls,
             readers: trace.readers(),
@@ -269,8 +276,17 @@ impl Document {
         let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| (list[i].rel_l2, list[i].pass));
         own.max_by(|a, b| a.0.total_cmp(&b.0))
     }
-    /// The largest magnitude of the results of a box, where it was looked at.
+    /// The ranges in f16 of the results of a box, over the inputs of a folder.
+    pub fn ranges_of(&self, node: &Node) -> impl Iterator<Item = &StoredRange> {
+        let list = self.trace.ranges.as_ref().map_or(&[][..], |r| &r.values);
+        node.origins.iter().filter_map(|o| self.ranges.get(o)).flatten().map(move |&i| &list[i])
+    }
+    /// The largest magnitude of the results of a box, where it was looked at: over the inputs of a folder if those were
+    /// measured.
     pub fn magnitude_of(&self, node: &Node) -> Option<f64> {
+        if self.trace.ranges.is_some() {
+            return self.ranges_of(node).map(|r| r.largest).max_by(f64::total_cmp);
+        }
         let list = &self.trace.errors.as_ref()?.nodes;
         let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| list[i].max_magnitude);
         own.max_by(f64::total_cmp)

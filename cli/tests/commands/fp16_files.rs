@@ -7,6 +7,7 @@ use compiler::graph::{Module, TensorType};
 use compiler::onnx::{NoExternalData, import_onnx};
 use compiler::ops::onnx::FloatTypes;
 use compiler::tensor::Tensor;
+use compiler::trace::CompileTrace;
 use std::path::PathBuf;
 
 struct Folder(PathBuf);
@@ -234,6 +235,12 @@ fn a_value_near_the_end_of_f16_stands_first_in_the_table_of_ranges() {
     assert!(ranges.windows(2).all(|w| w[0]["largest"].as_f64() >= w[1]["largest"].as_f64()), "{ranges:?}");
     let first = ranges.iter().find(|r| r["name"] == "MatMul_1").expect("the first product");
     assert_eq!((&first["zeroed"], &first["subnormal"]), (&0.into(), &16.into()), "1e-8 * 4 * 64 is subnormal");
-    let text = weft(compare).run().said();
+    let file = folder.path("ranges.trace");
+    let text = weft(compare).args(["-o", &file]).run().said();
+    let trace = CompileTrace::from_bytes(&std::fs::read(&file).expect("the trace")).expect("a trace");
+    let stored = trace.ranges.expect("ranges");
+    assert_eq!((stored.inputs, stored.values.len()), (3, ranges.len()));
+    assert_eq!(stored.values[0].name.as_str(), "MatMul_2");
+    assert!(trace.errors.is_some_and(|e| e.nodes.iter().any(|n| n.name == "MatMul_2")));
     assert!(text.contains("stored in f16") && text.contains(" 62915 ") && text.contains("96.05 %"), "{text}");
 }

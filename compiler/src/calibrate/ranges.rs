@@ -14,10 +14,10 @@ use crate::tensor::Tensor;
 use half::f16;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The elements of one value in f16, over all inputs.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoredRange {
     /// A name of the model for the node that gives it; the name of an input or of a constant.
     #[schemars(with = "String")]
@@ -39,6 +39,10 @@ pub struct StoredRange {
 }
 
 impl StoredRange {
+    /// The share of its elements that `count` of them are.
+    pub fn share(&self, count: u64) -> f64 {
+        count as f64 / self.elements.max(1) as f64
+    }
     fn see(&mut self, values: &[f32]) {
         self.elements += values.len() as u64;
         for x in values.iter().map(|x| x.abs()).filter(|x| x.is_finite()) {

@@ -67,6 +67,7 @@ impl CompileTrace {
             timings: c.timings.clone(),
             times: None,
             errors: None,
+            ranges: None,
             driver_stats: None,
             overlay: None,
         })

@@ -1,7 +1,7 @@
 //! Why bytes are not a trace.
 
 /// The version that this build writes and reads.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Why bytes are not a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The record of `weft compile --json`.
 
 use super::driver_stats::StatsRecord;
-use super::{Call, CompileTrace, Errors, Group, Kernel, KernelLines, OpenDim, Times};
+use super::{Call, CompileTrace, Errors, Group, Kernel, KernelLines, OpenDim, RangesInF16, Times};
 use crate::passes::PassStats;
 use crate::remark::Remark;
 use crate::report::{GroupKind, TransposeReport};
@@ -45,6 +45,9 @@ pub struct CompileRecord<'t> {
     /// Of a trace that `weft compare -o` wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<&'t Errors>,
+    /// Of a trace that `weft compare --data FOLDER -o` wrote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<&'t RangesInF16>,
     /// With `--emit isa`, and of a trace that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_stats: Option<StatsRecord>,
@@ -247,6 +250,7 @@ impl CompileTrace {
             dims: &self.dims,
             times: self.times.as_ref(),
             errors: self.errors.as_ref(),
+            ranges: self.ranges.as_ref(),
             driver_stats: self.stats_record(),
         }
     }

@@ -1,6 +1,7 @@
 //! Measurements in a trace: times of dispatches on a device, errors of nodes against a reference.
 
 use super::RunSpans;
+use crate::calibrate::StoredRange;
 use serde::{Deserialize, Serialize};
 
 /// Times of a compiled model on a device.
@@ -189,6 +190,15 @@ pub struct Errors {
     pub nodes: Vec<NodeError>,
     /// Results of the model.
     pub outputs: Vec<NodeError>,
+}
+
+/// Ranges of the values that are stored in f16, over inputs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RangesInF16 {
+    /// The number of inputs.
+    pub inputs: usize,
+    /// The values, those nearest to the end of f16 first.
+    pub values: Vec<StoredRange>,
 }
 
 /// How one tensor differs from the reference.

@@ -46,7 +46,7 @@ pub use error::{TraceError, VERSION};
 pub use estimated::Stored;
 pub use file::MAGIC;
 pub use join::{name_in_part, texts_of_parts};
-pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Taken, Times};
+pub use measured::{Ceilings, DispatchTime, Errors, NodeError, RangesInF16, Taken, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
 pub use overlay::{Overlay, OverlayValue};
@@ -119,6 +119,8 @@ pub struct CompileTrace {
     pub times: Option<Times>,
     /// Errors against a reference, where they were measured.
     pub errors: Option<Errors>,
+    /// Ranges of the values that are stored in f16, where they were measured.
+    pub ranges: Option<RangesInF16>,
     /// Statistics of the driver's compiler about each kernel, if they were requested.
     pub driver_stats: Option<DriverStats>,
     /// Values of nodes from outside, if some are to be shown; the file of a trace does not hold them.

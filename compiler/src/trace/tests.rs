@@ -1,5 +1,6 @@
 use super::driver_stats::{Executable, Statistic, StatisticValue};
 use super::*;
+use crate::calibrate::StoredRange;
 use crate::compile::{CompileOptions, Compiled, compile};
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
@@ -317,6 +318,19 @@ fn the_layout_belongs_to_the_version() {
                 accumulated: Some(4.0),
             }],
             outputs: vec![],
+        }),
+        ranges: Some(RangesInF16 {
+            inputs: 5,
+            values: vec![StoredRange {
+                name: "n".into(),
+                op: "o".into(),
+                largest: 1.0,
+                of_f16: 2.0,
+                elements: 6,
+                overflowing: 7,
+                zeroed: 8,
+                subnormal: 9,
+            }],
         }),
         driver_stats: Some(DriverStats {
             device: "d".into(),

@@ -37,6 +37,7 @@ impl Measured {
         let other = Measured::new(other);
         self.trace.times = self.trace.times.take().or(other.trace.times);
         self.trace.errors = self.trace.errors.take().or(other.trace.errors);
+        self.trace.ranges = self.trace.ranges.take().or(other.trace.ranges);
         self.trace.driver_stats = self.trace.driver_stats.take().or(other.trace.driver_stats);
         self.accumulated = match whole {
             true => other.accumulated,

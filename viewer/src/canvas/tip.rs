@@ -28,6 +28,12 @@ impl BoxTip {
             facts.push(format!("relative error {error:.1e}{}", if pass { "" } else { ", beyond the tolerance" }));
         }
         facts.extend(document.magnitude_of(n).map(|x| format!("largest magnitude {}", magnitude(x))));
+        let percent = |part: f64| format!("{:.2} %", 100.0 * part);
+        facts.extend(document.ranges_of(n).map(|r| {
+            let [zeroed, subnormal] = [r.zeroed, r.subnormal].map(|n| percent(r.share(n)));
+            let of = percent(r.of_f16);
+            format!("in f16 ({}): {of} of its range, {zeroed} become 0, {subnormal} subnormal", r.op)
+        }));
         facts.extend(super::values::said(document, n));
         BoxTip { facts }
     }

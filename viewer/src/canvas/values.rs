@@ -14,6 +14,8 @@ const WORDS: usize = 12;
 const F16: [f64; 2] = [65504.0, 6.103_515_6e-5];
 /// Nodes whose results reach this share of the largest number stay in f32 with `--amp auto`.
 const NEAR: f64 = 0.25;
+/// A share of elements that is worth a tag where f16 makes them subnormal or 0.
+const MANY: f64 = 0.01;
 
 /// A palette without data.
 fn missing(nodes: &[&Node], dark: bool, why: &'static str) -> Palette {
@@ -91,7 +93,8 @@ pub(super) fn said(document: &Document, n: &Node) -> Option<String> {
 
 /// The largest magnitudes beside both ends of f16, by powers of ten.
 pub(super) fn by_range(document: &Document, nodes: &[&Node], dark: bool) -> Palette {
-    if document.trace().errors.is_none() {
+    let (errors, ranges) = (&document.trace().errors, &document.trace().ranges);
+    if errors.is_none() && ranges.is_none() {
         return missing(nodes, dark, "this trace has no magnitudes: `weft compare MODEL -o F.trace` stores them");
     }
     let all: Vec<Option<f64>> = nodes.iter().map(|n| document.magnitude_of(n)).collect();
@@ -104,11 +107,17 @@ pub(super) fn by_range(document: &Document, nodes: &[&Node], dark: bool) -> Pale
         x if x < least => below,
         x => heat(share(x), dark),
     };
-    let note = |x: f64| match x / largest {
+    let over_inputs = ranges.as_ref().map_or(String::new(), |r| format!(" over {} inputs", r.inputs));
+    let small = |n: &Node| document.ranges_of(n).map(|r| r.share(r.zeroed + r.subnormal)).fold(0.0, f64::max);
+    let magnitudes = |x: f64| match x / largest {
         part if part.is_nan() || part > 1.0 => Some(format!("{}: beyond f16", magnitude(x))),
         part if part >= NEAR => Some(format!("{:.0} % of f16", 100.0 * part)),
         _ if x > 0.0 && x < least => Some(format!("{}: below f16", magnitude(x))),
         _ => None,
+    };
+    let note = |(n, x): (&&Node, &Option<f64>)| match (x.and_then(magnitudes), small(n)) {
+        (None, part) if part >= MANY => Some(format!("{:.0} % too small", 100.0 * part)),
+        (note, _) => note,
     };
     let count = |holds: &dyn Fn(f64) -> bool| all.iter().flatten().filter(|x| holds(**x)).count();
     let over = count(&|x| x.is_nan() || x > largest);
@@ -116,11 +125,15 @@ pub(super) fn by_range(document: &Document, nodes: &[&Node], dark: bool) -> Pale
     let mut remarks = vec![(beyond(0.8, dark), format!("{over} beyond 65504, the end of f16"))];
     remarks.push((heat(0.95, dark), format!("{near} from a quarter of it on, which --amp auto keeps in f32")));
     remarks.push((below, "below 6.1e-5, where f16 loses digits".into()));
+    if ranges.is_some() {
+        let text = "a share \"too small\": elements that f16 makes subnormal or 0, from 1 % on".to_string();
+        remarks.push((Color32::TRANSPARENT, text));
+    }
     remarks.push((unknown(dark), "not looked at: inside a kernel, or folded away".into()));
     Palette {
         fills: all.iter().map(|x| x.map_or(unknown(dark), fill)).collect(),
-        notes: all.iter().map(|x| x.and_then(note)).collect(),
-        heading: "largest magnitude of the result, beside f16".into(),
+        notes: nodes.iter().zip(&all).map(note).collect(),
+        heading: format!("largest magnitude of the result{over_inputs}, beside f16"),
         legend: [least, 1e-2, 1.0, 256.0, largest].map(|x| (fill(x), magnitude(x))).to_vec(),
         scale: true,
         remarks,

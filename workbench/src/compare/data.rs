@@ -1,5 +1,6 @@
 //! One model on a folder of inputs, and the distribution of its differences from the reference.
 
+use super::errors;
 use super::nodes::{NodeError, node_errors};
 use super::record::{
     CaseRecord, Compared, DataRecord, DifferenceRecord, FolderRecord, Miss, NothingToCompare, Percentiles, Record,
@@ -13,6 +14,7 @@ use crate::error::{Code, Error, Result};
 use crate::executor::{execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder, is_image};
 use crate::models::{inputs_for, load};
+use crate::parts::recorded;
 use crate::precision::on_this_device;
 use crate::progress::{Progress, log};
 use crate::record::Versioned;
@@ -23,6 +25,7 @@ use compiler::graph::Module;
 use compiler::passes::PipelineOptions;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
+use compiler::trace::{CompileTrace, RangesInF16};
 use std::path::{Path, PathBuf};
 
 /// Inputs that the table of the worst ones names.
@@ -111,6 +114,8 @@ pub struct FolderComparison {
     pub nodes: Option<Vec<NodeError>>,
     /// The values that are stored in f16, those nearest to its end first.
     pub ranges: Vec<StoredRange>,
+    /// The trace that was asked for, with the errors on the worst input and the ranges.
+    pub trace: Option<Box<CompileTrace>>,
 }
 
 /// Compares over all inputs in `folder`.
@@ -173,9 +178,18 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.ranges = ranges_of(&a.settings, &module, (&pipeline, &profile), &files, &read)?;
     }
     // Looking at every node costs a run on the interpreter.
-    if passed < cases.list.len() || a.nodes {
-        let along = Request { cumulative: true, ..a.clone() };
-        cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
+    let along = Request { cumulative: true, ..a.clone() };
+    let worst = read(&cases.list[0].file)?;
+    if passed < cases.list.len() || a.nodes || a.trace {
+        cases.nodes = Some(node_errors(&along, &module, &worst, &device, &pipeline)?);
+    }
+    if a.trace {
+        let mut trace = recorded(&a.model, module, &a.settings, &profile, &inputs)?;
+        let results: Vec<_> = cases.list[0].outputs.iter().map(|o| o.difference.clone()).collect();
+        let results: Vec<_> = cases.names.iter().cloned().zip(results).collect();
+        trace.errors = Some(errors(&along, &device, mixed, cases.nodes.as_deref().unwrap_or_default(), &results));
+        trace.ranges = mixed.then(|| RangesInF16 { inputs: files.len(), values: cases.ranges.clone() });
+        cases.trace = Some(Box::new(trace));
     }
     Ok(cases)
 }

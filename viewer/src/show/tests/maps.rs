@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::canvas::colour::Palette;
-use compiler::trace::{Errors, NodeError};
+use compiler::calibrate::StoredRange;
+use compiler::trace::{Errors, NodeError, RangesInF16};
 
 /// The colours of the shown graph, with its boxes.
 fn palette(h: &mut TestWindow, by: ColourBy) -> (Palette, Arc<Drawn>) {
@@ -60,6 +61,25 @@ fn magnitudes_have_the_ends_of_f16() {
     assert!(said.contains(&"1 beyond 65504, the end of f16"), "{said:?}");
     let mut plain = window_of(trace(), [1000.0, 600.0]);
     assert!(palette(&mut plain, ColourBy::Range).0.missing.is_some());
+    // Over a folder of inputs, with the shares of small elements.
+    let stored = |name: &str, largest: f64, subnormal| StoredRange {
+        name: name.into(),
+        op: "op".into(),
+        largest,
+        of_f16: largest / 65504.0,
+        elements: 100,
+        overflowing: 0,
+        zeroed: 1,
+        subnormal,
+    };
+    let mut t = trace();
+    t.ranges = Some(RangesInF16 { inputs: 20, values: vec![stored("relu_1", 3e4, 0), stored("softmax_2", 1.0, 4)] });
+    let mut h = window_of(t, [1000.0, 600.0]);
+    let (range, drawn) = palette(&mut h, ColourBy::Range);
+    let note = |origin: &str| range.notes[drawn.by_origin[origin][0]].clone();
+    assert_eq!(note("relu_1").as_deref(), Some("46 % of f16"));
+    assert_eq!(note("softmax_2").as_deref(), Some("5 % too small"));
+    assert_eq!(range.heading, "largest magnitude of the result over 20 inputs, beside f16");
 }
 
 #[test]
