@@ -21,7 +21,7 @@ DEFAULTS = dict(
     layers=2, d=128, heads=8, kv=2, head=16, ff=256, vocab=512, context=512,
     f16=0,              # weights and activations
     q4=1, block=32, level=4, zero=0,     # 4-bit weights; MatMulNBits' block, accuracy_level, zero points
-    embed="gather",     # or gbq: GatherBlockQuantized
+    embed="gather",     # or gbq: GatherBlockQuantized; tied: its table is the last product's as well, through a Reshape
     bias=0,             # of Q, K and V, as in Qwen 2
     qknorm=0,           # norms of Q and K, as in Qwen 3
     window=-1,          # of attention
@@ -41,7 +41,10 @@ SMALL = [
 TINY = "layers=1 d=16 heads=2 kv=1 head=16 ff=16 vocab=24 context=32 block=16"
 TESTS = [f"genai genai {TINY} level=0 open_head=1", f"std23 std23 {TINY} q4=0", f"old old {TINY} q4=0"]
 ONE = "layers=1 d=64 heads=2 kv=1 head=32 ff=128 vocab=32 context=8 level=0"
-PACKED = [f"zeros genai {ONE} zero=1 embed=gbq qknorm=1 bias=1", f"halves genai {ONE} f16=1", f"old old {ONE}"]
+PACKED = [
+    f"zeros genai {ONE} zero=1 embed=gbq qknorm=1 bias=1", f"halves genai {ONE} f16=1", f"old old {ONE}",
+    f"tied genai {ONE} vocab=1024 embed=tied",
+]
 LISTS = {"small": SMALL, "tests": TESTS, "packed": PACKED}
 MICROSOFT = "com.microsoft"
 
@@ -56,7 +59,7 @@ class Graph:
         self.type = onnx.TensorProto.FLOAT16 if c["f16"] else onnx.TensorProto.FLOAT
         self.np = np.float16 if c["f16"] else np.float32
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
-        self.count, self.names = 0, set()
+        self.count, self.names, self.tied = 0, set(), None
 
     def new(self, stem="t"):
         self.count += 1
@@ -108,16 +111,19 @@ class Graph:
                 self.port(self.inputs, f"past_key_values.{layer}.{what}", self.type, shape("past_sequence_length"))
                 self.port(self.outputs, f"present.{layer}.{what}", self.type, shape("total_sequence_length"))
 
-    def q4(self, x, k, n):
-        """A product with random nibbles, and scales with which weights deviate by 1/sqrt(k)."""
+    def q4(self, x, k, n, weights=None):
+        """A product with these weights and scales, else with random nibbles, and scales with which weights deviate by
+        1/sqrt(k)."""
         c = self.c
         blocks = -(-k // c["block"])
+        attributes = dict(K=k, N=n, bits=4, block_size=c["block"], accuracy_level=c["level"])
+        if weights:
+            return self.op("MatMulNBits", [x, *weights], domain=MICROSOFT, **attributes)
         nibbles = self.random.integers(0, 256, (n, blocks, c["block"] // 2), dtype=np.uint8)
         spread = np.abs(1 + 0.1 * self.random.standard_normal((n, blocks), dtype=np.float32))
         inputs = [x, self.const(nibbles), self.const((spread / np.sqrt(k) / (16 / np.sqrt(12))).astype(self.np))]
         if c["zero"]:
             inputs.append(self.const(self.random.integers(0, 256, (n, (blocks + 1) // 2), dtype=np.uint8)))
-        attributes = dict(K=k, N=n, bits=4, block_size=c["block"], accuracy_level=c["level"])
         return self.op("MatMulNBits", inputs, domain=MICROSOFT, **attributes)
 
     def linear(self, x, k, n, bias=False):
@@ -140,7 +146,10 @@ class Graph:
         return self.const(np.cos(angles).astype(self.np), "cos_cache"), self.const(np.sin(angles).astype(self.np), "sin_cache")
 
     def logits(self, y):
-        self.linear(y, self.c["d"], self.c["vocab"])
+        if self.tied:
+            self.q4(y, self.c["d"], self.c["vocab"], self.tied)
+        else:
+            self.linear(y, self.c["d"], self.c["vocab"])
         self.nodes[-1].output[0] = "logits"
 
     def save(self, path, opset):
@@ -166,11 +175,15 @@ def genai(path, c):
         last = g.op("Cast", [lengths], to=onnx.TensorProto.INT32)
         total = g.op("Gather", [g.op("Shape", ["attention_mask"]), g.ints(1)], axis=0)
         total = g.op("Cast", [total], to=onnx.TensorProto.INT32)
-    if c["embed"] == "gbq":
+    if c["embed"] in ("gbq", "tied"):
         table = g.random.integers(0, 256, (c["vocab"], d // 2), dtype=np.uint8)
         scales = np.abs(0.2 * g.random.standard_normal((c["vocab"], d // c["block"]), dtype=np.float32)).astype(g.np)
         attributes = dict(bits=4, block_size=c["block"], gather_axis=0, quantize_axis=1)
-        x = g.op("GatherBlockQuantized", [g.const(table), "input_ids", g.const(scales)], domain=MICROSOFT, **attributes)
+        table, scales = g.const(table), g.const(scales)
+        x = g.op("GatherBlockQuantized", [table, "input_ids", scales], domain=MICROSOFT, **attributes)
+        if c["embed"] == "tied":
+            blocks = [c["vocab"], d // c["block"], c["block"] // 2]
+            g.tied = [g.op("Reshape", [table, g.ints(blocks)]), g.op("Reshape", [scales, g.ints([-1])])]
     else:
         x = g.op("Gather", [g.drawn(c["vocab"], d, scale=1), "input_ids"])
     simplified = lambda x, width: g.op("SimplifiedLayerNormalization", [x, g.norm(width)], axis=-1, epsilon=1e-5, stash_type=1)

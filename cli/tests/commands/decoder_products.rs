@@ -37,7 +37,8 @@ fn packed_products(file: &str, profile: &str, sizes: &str) -> Vec<Value> {
 fn weights_stay_packed_and_one_row_has_its_rules() {
     let named: Vec<String> = DeviceProfile::all().into_iter().map(|p| p.name).collect();
     let all: Vec<&str> = named.iter().map(String::as_str).chain(["cpu"]).collect();
-    for (file, profiles) in [("zeros", &all[..]), ("halves", &SOME[..]), ("old", &SOME[..])] {
+    let files = [("zeros", &all[..]), ("halves", &SOME[..]), ("old", &SOME[..]), ("tied", &SOME[..])];
+    for (file, profiles) in files {
         for profile in profiles {
             for sizes in [ONE_TOKEN, OPEN] {
                 let groups = packed_products(file, profile, sizes);
@@ -52,5 +53,18 @@ fn weights_stay_packed_and_one_row_has_its_rules() {
                 }
             }
         }
+    }
+}
+
+/// The table of `tied` is a constant of the embedding, and of the logits behind a reshape.
+#[test]
+fn a_tied_table_is_stored_once() {
+    let file = format!("{}/tests/models/decoders/tied.onnx", env!("CARGO_MANIFEST_DIR"));
+    let bytes = std::fs::metadata(&file).expect("the file").len() as f64;
+    for profile in SOME {
+        let on = if profile == "cpu" { "--device" } else { "--target" };
+        let v = command::line(&format!("compile {file} {on} {profile} {ONE_TOKEN} --json")).run().succeeded().json();
+        let weights = v["memory"]["weights"].as_u64().expect("bytes") as f64;
+        assert!(weights <= 1.15 * bytes, "{profile}: {weights} of {bytes} bytes");
     }
 }

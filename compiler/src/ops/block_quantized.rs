@@ -8,12 +8,14 @@ use super::gather::Gather;
 use super::linear_attention::range;
 use super::matmul::MatMul;
 use super::permute::normalize_axis;
+use super::reshape::Reshape;
 use super::transpose::Transpose;
 use super::unpack_bits::UnpackBits;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, ValueId};
 use crate::int::{Int, const_dims};
+use crate::name::Name;
 use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
@@ -46,7 +48,10 @@ fn unpacked(cx: &mut ImportContext<'_, '_>, x: ValueId, bits: i64, count: i64) -
 /// Packed integers as rows of so many bytes, behind the dimensions `lead`. A constant whose rows are whole words becomes
 /// one of u32, with the same data; other values stay u8.
 fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], bytes: i64) -> OpResult<ValueId> {
-    let held = cx.b.function.def_op::<Const>(packed).map(|c| c.1.name);
+    let f = &cx.b.function;
+    // A table that is embedding and classifier comes to the one as it stands and to the other through a reshape.
+    let reshaped = f.def_op::<Reshape>(packed).and_then(|(n, _)| f.nodes[n].inputs[0]);
+    let held = f.def_op::<Const>(reshaped.unwrap_or(packed)).map(|c| c.1.name);
     let held = held.and_then(|name| cx.b.module.constants.get(&name).map(|c| (name, c.clone())));
     let whole = const_dims(lead).filter(|_| bytes % 4 == 0);
     let (Some((name, bytes_of)), Some(mut shape)) = (held, whole) else {
@@ -57,7 +62,13 @@ fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], 
     if needed != Some(bytes_of.byte_len()) {
         return Err(format!("{} bytes, {shape:?} words are needed", bytes_of.byte_len()).into());
     }
-    let words = cx.b.module.fresh_name(&format!("{name}_words"));
+    let words = format!("{name}_words");
+    let same = |c: &Constant| c.dtype == DType::U32 && c.shape == shape && c.data.is_same(&bytes_of.data);
+    let known = Name::new(&words);
+    if cx.b.module.constants.get(&known).is_some_and(same) {
+        return Ok(cx.b.const_ref(known));
+    }
+    let words = cx.b.module.fresh_name(&words);
     cx.b.module.constants.insert(words, Constant { dtype: DType::U32, shape, data: bytes_of.data });
     Ok(cx.b.const_ref(words))
 }

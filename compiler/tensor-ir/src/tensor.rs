@@ -329,3 +329,14 @@ pub enum ConstData {
     /// Read on demand.
     Lazy(Arc<dyn DataSource>),
 }
+
+impl ConstData {
+    /// Both are one piece of memory or one source, which says nothing of equal data elsewhere.
+    pub fn is_same(&self, other: &ConstData) -> bool {
+        match (self, other) {
+            (ConstData::Inline(a), ConstData::Inline(b)) => a.as_ptr() == b.as_ptr() && a.len() == b.len(),
+            (ConstData::Lazy(a), ConstData::Lazy(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}

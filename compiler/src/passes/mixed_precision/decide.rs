@@ -342,23 +342,26 @@ impl Decider<'_> {
         own || follows && states.iter().any(|s| matches!(s, State::Full { large: true, .. }))
     }
 
-    /// An elementwise op all of whose users want f32 gains nothing from rounding: it computes in f32, too.
+    /// An elementwise op or a reduction whose users all compute in f32, some of them for their own sake, gains nothing
+    /// from rounding: it computes in f32, too.
     fn follow_users(&mut self, nodes: &[NodeId]) {
         let uses = self.f.uses();
         let escaping: FxHashSet<ValueId> = self.f.blocks.iter().flat_map(|(_, b)| b.results.iter().copied()).collect();
         for &n in nodes.iter().rev() {
             let node = &self.f.nodes[n];
             let half = matches!(self.choices.get(&n), Some(Choice::Half { .. }));
-            if !half || node.op.precision() != Precision::Follow {
+            if !half || node.op.precision() == Precision::Always {
                 continue;
             }
-            let mut users =
-                node.outputs.iter().flat_map(|v| &uses[crate::arena::Id::index(*v)]).map(|u| u.0).peekable();
-            let alone = users.peek().is_some() && !node.outputs.iter().any(|v| escaping.contains(v));
-            let all_full = users.all(|u| matches!(self.choices.get(&u), Some(Choice::Full { forced: true, .. })));
-            let cheap = || describe_node(self.module, self.f, n).is_some_and(|i| i.kind <= FusionKind::Broadcast);
+            let users = || node.outputs.iter().flat_map(|v| &uses[crate::arena::Id::index(*v)]).map(|u| u.0);
+            let needs = |u| matches!(self.choices.get(&u), Some(Choice::Full { forced: true, .. }));
+            let full = |u| matches!(self.choices.get(&u), Some(Choice::Full { .. }));
+            let all_full = users().any(needs) && users().all(full);
+            let alone = !node.outputs.iter().any(|v| escaping.contains(v));
+            let kind = || describe_node(self.module, self.f, n).map(|i| i.kind);
+            let cheap = || kind().is_some_and(|k| k <= FusionKind::Broadcast || k == FusionKind::Reduction);
             if alone && all_full && cheap() {
-                let why = "every user of its result needs f32".into();
+                let why = "every user of its result computes in f32".into();
                 self.choices.insert(n, Choice::Full { why, forced: true });
             }
         }
