@@ -34,8 +34,9 @@ use crate::ops::OpRef;
 use crate::ops::binary::{Add, Mul, Sub};
 use crate::ops::cast::Cast;
 use crate::ops::conv::Conv;
-use crate::ops::matmul::MatMul;
+use crate::ops::matmul::{Gemm, MatMul};
 use crate::ops::reshape::Reshape;
+use crate::ops::transpose::Transpose;
 use crate::tensor::Tensor;
 
 attr_struct! {
@@ -142,6 +143,8 @@ struct QuantisedProduct {
     data: Quantised,
     weights: Quantised,
     conv: Option<Conv>,
+    /// The weights of a matrix product are stored as `[n, k]`.
+    by_column: bool,
     /// Data of u8 is multiplied with weights of i8.
     mixed: bool,
 }
@@ -158,14 +161,20 @@ impl QuantisedProduct {
     fn of(r: &Rewriter<'_>, n: NodeId) -> Option<Result<QuantisedProduct, String>> {
         let node = &r.f.nodes[n];
         let conv = node.op.downcast::<Conv>().cloned();
-        if conv.is_none() && !node.op.is::<MatMul>() {
+        let gemm = node.op.downcast::<Gemm>();
+        if conv.is_none() && gemm.is_none() && !node.op.is::<MatMul>() {
             return None;
         }
         let [x, w] = [node.inputs[0]?, node.inputs[1]?];
         let (data, weights) = (Quantised::of(r, x), Quantised::of(r, w));
         Some(match (data, weights) {
             (None, None) => return None,
-            (Some(data), Some(weights)) => Ok(QuantisedProduct { data, weights, conv, mixed: false }),
+            _ if gemm.is_some_and(|g| g.alpha != 1.0 || g.beta != 1.0) => Err("it has factors of its own".into()),
+            _ if gemm.is_some_and(|g| g.trans_a) => Err("its data is transposed".into()),
+            (Some(data), Some(weights)) => {
+                let by_column = gemm.is_some_and(|g| g.trans_b);
+                Ok(QuantisedProduct { data, weights, conv, by_column, mixed: false })
+            }
             (None, _) => Err("its data is not quantised".into()),
             (_, None) => Err("its weights are not quantised".into()),
         })
@@ -185,8 +194,15 @@ impl QuantisedProduct {
             DType::U8 if !self.mixed => place.shifted(r, self.data.bytes)?,
             _ => self.data.bytes,
         };
-        let mut inputs = vec![Some(data), Some(weights.value)];
+        let columns = match self.by_column {
+            true => place.add(r, Transpose { perm: vec![1, 0] }, vec![Some(weights.value)], "columns")?,
+            false => weights.value,
+        };
+        let mut inputs = vec![Some(data), Some(columns)];
         let bias = node.inputs.get(2).copied().flatten();
+        if self.conv.is_none() && scale.is_none() && bias.is_some() {
+            return Err("it adds integers".into());
+        }
         inputs.extend(bias.filter(|_| scale.is_none()).map(Some));
         let op: OpRef = match &self.conv {
             Some(conv) => Conv { pad_value: pad, ..conv.clone() }.into(),
@@ -200,9 +216,11 @@ impl QuantisedProduct {
             result = place.add(r, Cast::new(DType::F32), vec![Some(result)], "sums")?;
             let scale = place.constant(r, "scale", &scale);
             result = place.add(r, Mul {}, vec![Some(result), Some(scale)], "scaled")?;
-            if let Some(bias) = bias {
-                let shape = self.of_channels(r, bias);
-                let bias = place.add(r, Reshape { shape, ..Reshape::default() }, vec![Some(bias)], "bias")?;
+            if let Some(mut bias) = bias {
+                if self.conv.is_some() {
+                    let shape = self.of_channels(r, bias);
+                    bias = place.add(r, Reshape { shape, ..Reshape::default() }, vec![Some(bias)], "bias")?;
+                }
                 result = place.add(r, Add {}, vec![Some(result), Some(bias)], "biased")?;
             }
         }
@@ -211,8 +229,7 @@ impl QuantisedProduct {
 
     /// The shape in which one value for each channel of a convolution meets its result.
     fn of_channels(&self, r: &Rewriter<'_>, channels: ValueId) -> Vec<Int> {
-        let rank = r.f.ty(self.weights.bytes).rank();
-        let rest = if self.conv.is_some() { rank - 2 } else { 0 };
+        let rest = r.f.ty(self.weights.bytes).rank() - 2;
         r.f.ty(channels).shape.iter().cloned().chain(std::iter::repeat_n(Int::new(1), rest)).collect()
     }
 
@@ -233,7 +250,7 @@ impl QuantisedProduct {
     fn per_result(&self, r: &Rewriter<'_>, shape: &[usize], what: &str) -> Result<Vec<usize>, String> {
         let count: usize = shape.iter().product();
         let weights = r.f.ty(self.weights.bytes);
-        let axis = if self.conv.is_some() { 0 } else { weights.rank() - 1 };
+        let axis = if self.by_row() { 0 } else { weights.rank() - 1 };
         let from_end = weights.rank() - axis;
         let along = shape.len() >= from_end && shape[shape.len() - from_end] == count;
         match count {
@@ -299,20 +316,25 @@ impl QuantisedProduct {
         Ok(Weights { value, sums: Some(sums) })
     }
 
+    /// Result channels are the weights' first axis, and not their last.
+    fn by_row(&self) -> bool {
+        self.conv.is_some() || self.by_column
+    }
+
     /// Result channels of weights of this shape, and elements behind a channel's.
     fn channels(&self, shape: &[usize]) -> [usize; 2] {
-        match self.conv {
-            Some(_) => [shape[0], shape[1..].iter().product()],
-            None => [shape.last().copied().unwrap_or(1), 1],
+        match self.by_row() {
+            true => [shape[0], shape[1..].iter().product()],
+            false => [shape.last().copied().unwrap_or(1), 1],
         }
     }
 
     /// Sums stay in i32, where those of floats had no such border.
     fn check(&self, r: &Rewriter<'_>, weights: &Weights, floats: bool) -> Result<(), String> {
         let whole = r.f.ty(self.weights.bytes);
-        let depth = match (&self.conv, whole.shape.len()) {
-            (Some(_), _) => crate::int::product(&whole.shape[1..]),
-            (None, rank) => whole.shape[rank.saturating_sub(2)].clone(),
+        let depth = match (self.by_row(), whole.shape.len()) {
+            (true, _) => crate::int::product(&whole.shape[1..]),
+            (false, rank) => whole.shape[rank.saturating_sub(2)].clone(),
         };
         let most = match &weights.sums {
             Some(sums) => sums.iter().map(|s| s.1).fold(0.0, f64::max),

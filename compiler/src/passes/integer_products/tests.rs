@@ -107,6 +107,54 @@ proptest! {
         prop_assert!(found.pass, "{}\n{}", found.why, text);
     }
 
+    /// A classifier: weights as rows of columns or the other way round, a scale each, and a bias.
+    #[test]
+    fn gemms_keep_their_results(
+        unsigned in any::<bool>(),
+        zero in 0..256i64,
+        rows in any::<bool>(),
+        bias in any::<bool>(),
+        seed in 0..1000u64,
+    ) {
+        let (data, low) = if unsigned { (DType::U8, 0) } else { (DType::I8, 128) };
+        let (shape, along) = if rows { ("7,9", "7,1") } else { ("9,7", "1,7") };
+        let weights: Vec<i64> = (0..63).map(|i| (i * 31) % 255 - 127).collect();
+        let (b, given) = match bias {
+            true => ("const @b : f32[7] = [1, -2, 3, 0.5, 7, 9, 11]\n", "\n  %b = const @b"),
+            false => ("", ""),
+        };
+        let third = if bias { ", %b" } else { "" };
+        let text = format!(
+            "const @w : i8[{shape}] = {}
+const @s : f32[{along}] = [0.25, 0.5, 0.125, 2, 1, 0.0625, 0.75]
+const @f : f32[] = [0.5]
+const @z : f32[] = [{}]
+{b}graph @main(%x: {data}[3,9]) -> (y: f32[3,7]) {{
+  %w = const @w
+  %s = const @s
+  %f = const @f
+  %z = const @z{given}
+  %0 = cast %x {{to=f32}}
+  %1 = sub %0, %z
+  %2 = mul %1, %f
+  %3 = cast %w {{to=f32}}
+  %4 = mul %3, %s
+  %5 = gemm %2, %4{third} {{trans_b={rows}}}
+  return %5
+}}
+",
+            list(&weights),
+            zero - low
+        );
+        let (before, after, said) = rewritten(&text);
+        prop_assert_eq!(products_of_bytes(&after), 1, "{}", said);
+        let x = [bytes(data, &[3, 9], seed)];
+        let want = run_function(&before, before.entry, &x).unwrap();
+        let got = run_function(&after, after.entry, &x).unwrap();
+        let found = agree(&got[0], &want[0], &Tolerance::uniform(1e-5));
+        prop_assert!(found.pass, "{}\n{}", found.why, text);
+    }
+
     /// Products of integers are the same to the last bit.
     #[test]
     fn matrix_products_keep_their_results(
