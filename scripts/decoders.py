@@ -43,7 +43,7 @@ TESTS = [f"genai genai {TINY} level=0 open_head=1", f"std23 std23 {TINY} q4=0", 
 ONE = "layers=1 d=64 heads=2 kv=1 head=32 ff=128 vocab=32 context=8 level=0"
 PACKED = [
     f"zeros genai {ONE} zero=1 embed=gbq qknorm=1 bias=1", f"halves genai {ONE} f16=1", f"old old {ONE}",
-    f"tied genai {ONE} vocab=1024 embed=tied",
+    f"tied genai {ONE} d=128 vocab=512 embed=tied",
 ]
 LISTS = {"small": SMALL, "tests": TESTS, "packed": PACKED}
 MICROSOFT = "com.microsoft"
