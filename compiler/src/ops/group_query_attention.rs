@@ -8,6 +8,7 @@ use super::broadcast::Expand;
 use super::concat::Concat;
 use super::generate::Full;
 use super::multi_head_attention::{angles, part, past_length, turned_features};
+use super::norm::RmsNorm;
 use super::reshape::Unsqueeze;
 use super::select::Where;
 use super::sequence::TensorScatter;
@@ -27,15 +28,20 @@ type Context<'a, 'm> = ImportContext<'a, 'm>;
 /// Refuses what belongs to caches of bytes and to other devices, by name.
 fn check(cx: &Context<'_, '_>) -> OpResult<()> {
     cx.only_attrs(&[
+        "causal",
         "do_rotary",
+        "k_norm_epsilon",
         "k_quant_type",
         "kv_cache_bit_width",
         "kv_num_heads",
         "local_window_size",
         "num_heads",
+        "q_norm_epsilon",
+        "qk_norm_epsilon",
         "qk_output",
         "rotary_interleaved",
         "scale",
+        "sliding_window_cache",
         "smooth_softmax",
         "softcap",
         "v_quant_type",
@@ -47,9 +53,14 @@ fn check(cx: &Context<'_, '_>) -> OpResult<()> {
             Some(other) => return Err(Fault::unsupported(format!("unsupported attribute `{name}` = {other:?}"))),
         }
     }
+    if cx.attrs.int("causal").is_some_and(|causal| causal != 1) {
+        return Err(Fault::unsupported("unsupported attribute `causal` = 0"));
+    }
     cx.unset_attr("kv_cache_bit_width")?;
+    cx.unset_attr("sliding_window_cache")?;
     cx.absent_input(12, "k_scale")?;
-    cx.absent_input(13, "v_scale")
+    cx.absent_input(13, "v_scale")?;
+    cx.absent_input(16, "query_seqlens")
 }
 
 /// Queries, keys and values in heads, from three operands or side by side in the first.
@@ -178,6 +189,21 @@ impl Places {
     }
 }
 
+/// Queries and keys, normalised in each head with the weights of operands 14 and 15 where those are given.
+fn normalized(cx: &mut Context<'_, '_>, [query, key]: [ValueId; 2]) -> OpResult<[ValueId; 2]> {
+    let (of_queries, of_keys) = match (cx.opt(14), cx.opt(15)) {
+        (Some(of_queries), Some(of_keys)) => (of_queries, of_keys),
+        (None, None) => return Ok([query, key]),
+        _ => return Err("of the weights that normalise queries and keys, one is missing".into()),
+    };
+    let both = cx.attrs.float("qk_norm_epsilon").unwrap_or(1e-6);
+    let mut norm = |x, weights, own| {
+        let epsilon = cx.attrs.float(own).unwrap_or(both);
+        cx.add(RmsNorm { axis: 3, epsilon }, &[x, weights])
+    };
+    Ok([norm(query, of_queries, "q_norm_epsilon")?, norm(key, of_keys, "k_norm_epsilon")?])
+}
+
 /// Queries and keys rotated at the places of operand 9, else at their own.
 fn rotated(cx: &mut Context<'_, '_>, places: &Places, query: ValueId, key: ValueId) -> OpResult<[ValueId; 2]> {
     if cx.attrs.int("do_rotary").unwrap_or(0) == 0 {
@@ -195,6 +221,7 @@ fn import_group_query(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
     let [query, key, value] = heads(cx)?;
     let length = cx.type_of(query).shape[2].clone();
     let places = find_places(cx, &length)?;
+    let [query, key] = normalized(cx, [query, key])?;
     let [query, key] = rotated(cx, &places, query, key)?;
     let (key, value) = (places.cached(cx, 3, key)?, places.cached(cx, 4, value)?);
     let dtype = cx.type_of(query).dtype;
@@ -228,4 +255,57 @@ fn import_group_query(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
         });
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::norm::RmsNorm;
+    use crate::ops::onnx::OnnxAttr;
+    use crate::ops::testing::{assert_close, random, run, run_onnx};
+    use crate::tensor::Tensor;
+
+    const OPERATOR: (&str, i64) = ("com.microsoft::GroupQueryAttention", 1);
+
+    /// Three tokens, two heads of queries and one of keys, four features a head.
+    fn attend(q: &Tensor, k: &Tensor, v: &Tensor, norms: [Option<&Tensor>; 2], attrs: &[(&str, OnnxAttr)]) -> Tensor {
+        let (last, total) = (Tensor::from_vec(vec![1], vec![2i32]), Tensor::scalar(3i32));
+        let heads = [("num_heads", OnnxAttr::Int(2)), ("kv_num_heads", OnnxAttr::Int(1))];
+        let mut inputs = vec![None; 16];
+        for (i, t) in [(0, q), (1, k), (2, v), (5, &last), (6, &total)] {
+            inputs[i] = Some(t);
+        }
+        (inputs[14], inputs[15]) = (norms[0], norms[1]);
+        let out = run_onnx(OPERATOR, &[&heads[..], attrs].concat(), &inputs, 3);
+        out.unwrap_or_else(|e| panic!("{e}")).remove(0)
+    }
+
+    #[test]
+    fn queries_and_keys_are_normalised_in_their_heads() {
+        let (q, k, v) = (random(&[1, 3, 8], 1), random(&[1, 3, 4], 2), random(&[1, 3, 4], 3));
+        let weights = [random(&[4], 4), random(&[4], 5)];
+        let normal = |x: &Tensor, w: &Tensor, epsilon| {
+            let rows = x.reshaped(vec![x.len() / 4, 4]);
+            run(RmsNorm { axis: 1, epsilon }, &[&rows, w]).reshaped(x.shape().to_vec())
+        };
+        let (own, other) = ([Some(&weights[0]), Some(&weights[1])], [("k_norm_epsilon", OnnxAttr::Float(0.5))]);
+        for (attrs, of_keys) in [(&[][..], 1e-6), (&other[..], 0.5)] {
+            let got = attend(&q, &k, &v, own, attrs);
+            let (q, k) = (normal(&q, &weights[0], 1e-6), normal(&k, &weights[1], of_keys));
+            assert_close(&got, &attend(&q, &k, &v, [None; 2], &[]), 1e-5);
+        }
+    }
+
+    #[test]
+    fn what_changes_the_result_and_is_not_known_is_refused() {
+        let x = random(&[1, 3, 8], 1);
+        let heads = [("num_heads", OnnxAttr::Int(2)), ("kv_num_heads", OnnxAttr::Int(2))];
+        let mut inputs = vec![Some(&x); 3];
+        inputs.resize(17, None);
+        inputs[16] = Some(&x);
+        let why = run_onnx(OPERATOR, &heads, &inputs, 3).unwrap_err();
+        assert!(why.contains("`query_seqlens`"), "{why}");
+        let attrs = [&heads[..], &[("causal", OnnxAttr::Int(0))]].concat();
+        let why = run_onnx(OPERATOR, &attrs, &inputs[..16], 3).unwrap_err();
+        assert!(why.contains("`causal` = 0"), "{why}");
+    }
 }
