@@ -7,6 +7,7 @@ use crate::graph::{Function, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
 use crate::passes::LayoutMode;
+use crate::passes::transposed_phases::is_narrow;
 use rustc_hash::FxHashMap;
 
 /// Pins of one run, and which of them found a node.
@@ -14,6 +15,8 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
+    /// Anchors whose groups have fewer channels have the cheapest layout, whatever the mode.
+    pub narrow: i64,
     /// The treatment of anchors without another pin.
     pub anchors: Anchors,
     /// Whether an anchor got NCHW.
@@ -72,12 +75,12 @@ impl Pins {
         let mut list = of(nchw, DataLayout::Nchw);
         list.extend(of(nhwc, DataLayout::Nhwc));
         list.extend(of(packed_nodes, packed));
-        Pins { mode, scheme, list, anchors: Anchors::Free, mixed: false }
+        Pins { mode, scheme, list, narrow: 0, anchors: Anchors::Free, mixed: false }
     }
     /// Those of the same run, for all anchors alike.
     pub fn uniform(&self, anchors: Anchors) -> Pins {
         let list = self.list.iter().map(|p| Pin { used: false, ..*p }).collect();
-        Pins { mode: self.mode, scheme: self.scheme, list, anchors, mixed: false }
+        Pins { mode: self.mode, scheme: self.scheme, list, narrow: self.narrow, anchors, mixed: false }
     }
     /// The layouts to choose between.
     pub fn scheme(&self) -> Scheme {
@@ -112,6 +115,7 @@ impl Pins {
             let by_mode = match self.mode {
                 _ if self.anchors == Anchors::Stay && m.anchor => Some((m.source_layout, Decider::Whole)),
                 _ if self.anchors == Anchors::Move && m.anchor => Some((1, Decider::Whole)),
+                _ if m.anchor && is_narrow(f, n, self.narrow) => None,
                 LayoutMode::Nchw if m.anchor => Some((0, Decider::Mode(self.mode))),
                 LayoutMode::Nhwc if m.anchor => Some((1, Decider::Mode(self.mode))),
                 // As in TVM, convolutions are altered and the rest follows them.

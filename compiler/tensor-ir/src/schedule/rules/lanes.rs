@@ -20,7 +20,7 @@ use crate::dtype::DType;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::schedule::estimate::{
-    KernelEstimate, LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
+    KernelEstimate, LaneTasks, NEAR_LANES, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
 };
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
@@ -166,7 +166,7 @@ fn shared_rows(view: &View<'_>, unit: &Unit) -> Option<SharedRows> {
     goes_across(view, unit).is_none().then_some(())?;
     let own = output_variables(view.f, view.block(unit.reduce?)?, view.block(unit.output)?).ok()?;
     let lane = own.iter().find(|p| p.1 == lanes)?.0;
-    is_next(view, view.block(unit.reduce?)?, lane).then_some(())?;
+    is_near(view, view.block(unit.reduce?)?, lane).then_some(())?;
     (view.product(&[rows, lanes]) <= MOST_SHARED).then_some(())?;
     let outer = loops.iter().map(|l| l.var).filter(|v| ![rows, lanes].contains(v)).collect();
     Some(SharedRows { rows, lanes, outer, depth: view.product(&c.k) })
@@ -382,11 +382,24 @@ fn goes_across(view: &View<'_>, unit: &Unit) -> Option<Name> {
     let (r, c) = (view.block(reduce)?, view.block(unit.output)?);
     let last = lane(view, unit)?;
     let lane = output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
-    let next = |v: Name| is_next(view, r, v);
-    if lane.is_some_and(next) {
+    if lane.is_some_and(|v| is_near(view, r, v)) {
         return None;
     }
-    view.f.reduction_loops(reduce).into_iter().find(|v| next(*v))
+    view.f.reduction_loops(reduce).into_iter().find(|v| is_next(view, r, *v))
+}
+
+/// True if a load of the block moves by a few elements with the loop, as tiles read their lanes.
+fn is_near(view: &View<'_>, b: &Block, v: Name) -> bool {
+    let plain = |buffer: BufferId| {
+        let of = &view.f.buffers[buffer];
+        of.dtype == DType::F32 && of.encoding == Encoding::Native
+    };
+    let near = |load: (BufferId, &[Int])| match stride(view, load, v) {
+        Some(1) => true,
+        Some(step) => NEAR_LANES.contains(&step) && plain(load.0),
+        None => false,
+    };
+    b.value.loads().into_iter().any(near)
 }
 
 /// True if a load of the block moves from one element to the next with the loop.
