@@ -86,7 +86,7 @@ impl Pass for TransposedPhases {
 }
 
 /// True for an op with fewer than `least` channels in a group.
-pub fn is_narrow(f: &Function, n: NodeId, least: i64) -> bool {
+fn is_narrow(f: &Function, n: NodeId, least: i64) -> bool {
     f.nodes[n].op.channels_of_group(&f.node_types(n).0).is_some_and(|channels| channels < least)
 }
 

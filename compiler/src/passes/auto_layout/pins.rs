@@ -7,7 +7,6 @@ use crate::graph::{Function, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
 use crate::passes::LayoutMode;
-use crate::passes::transposed_phases::is_narrow;
 use rustc_hash::FxHashMap;
 
 /// Pins of one run, and which of them found a node.
@@ -15,7 +14,8 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
-    /// Anchors whose groups have fewer channels have the cheapest layout, whatever the mode.
+    /// Anchors whose groups have fewer channels, and those that are no products, have the cheapest layout, whatever the
+    /// mode; 0: none.
     pub narrow: i64,
     /// The treatment of anchors without another pin.
     pub anchors: Anchors,
@@ -112,10 +112,15 @@ impl Pins {
                 let (inputs, outputs) = f.node_types(n);
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
+            let free = || {
+                let fixed = || f.node_types(n).1.iter().all(|t| t.const_shape().is_some());
+                let channels = f.nodes[n].op.channels_of_group(&f.node_types(n).0);
+                self.narrow > 0 && channels.map_or_else(|| !counted() && fixed(), |own| own < self.narrow)
+            };
             let by_mode = match self.mode {
                 _ if self.anchors == Anchors::Stay && m.anchor => Some((m.source_layout, Decider::Whole)),
                 _ if self.anchors == Anchors::Move && m.anchor => Some((1, Decider::Whole)),
-                _ if m.anchor && is_narrow(f, n, self.narrow) => None,
+                _ if m.anchor && free() => None,
                 LayoutMode::Nchw if m.anchor => Some((0, Decider::Mode(self.mode))),
                 LayoutMode::Nhwc if m.anchor => Some((1, Decider::Mode(self.mode))),
                 // As in TVM, convolutions are altered and the rest follows them.

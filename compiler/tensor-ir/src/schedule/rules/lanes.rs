@@ -31,6 +31,10 @@ use crate::tir::{Block, BufferId, Encoding, Expr, Scope};
 const ENOUGH: i64 = 256;
 /// Lanes of a task, at most, where its innermost loop is longer.
 const MOST: i64 = 1 << 14;
+/// The same where a task keeps nothing in memory, and the tasks for a core that are left then, at least.
+const ENOUGH_ALONE: i64 = 1 << 12;
+const MOST_ALONE: i64 = 1 << 16;
+const TASKS_OF_CORE: i64 = 8;
 /// Sums that a task keeps where a loop has an open length, about; and the least part of that loop.
 const KEPT: i64 = 1 << 11;
 const FEW: i64 = 8;
@@ -70,7 +74,9 @@ fn kept(view: &View<'_>, unit: &Unit) -> Result<Vec<i64>, Decline> {
     let loops = loops(view, unit)?;
     // An open size counts as many.
     let extents: Vec<i64> = loops.iter().map(|l| l.extent.as_const().unwrap_or(i64::MAX)).collect();
-    let usual = kept_loops(&extents, i64::from(view.profile.cores), least_kept(unit, across(view, unit)));
+    let cores = i64::from(view.profile.cores);
+    let usual = kept_loops(&extents, cores, least_kept(unit, across(view, unit)));
+    let usual = if unit.reduce.is_some() { usual } else { kept_alone(&extents, cores, usual) };
     let lanes = |n: &usize| extents[extents.len() - n..].iter().fold(1i64, |all, n| all.saturating_mul(*n));
     let alone = unit.window.is_some() || shared_rows(view, unit).is_some();
     let others = (1..extents.len()).filter(|n| !alone && *n != usual && lanes(n) <= MOST);
@@ -141,6 +147,20 @@ fn kept_loops(extents: &[i64], cores: i64, least: usize) -> usize {
             break;
         }
         (lanes, inner) = (lanes * n, inner + 1);
+    }
+    inner
+}
+
+/// How many loops a task keeps that has no sums, at least `inner`: short runs of lanes cost as much as their task.
+fn kept_alone(extents: &[i64], cores: i64, mut inner: usize) -> usize {
+    let product = |part: &[i64]| part.iter().fold(1i64, |all, n| all.saturating_mul(*n));
+    while let Some(at) = extents.len().checked_sub(inner + 1) {
+        let lanes = product(&extents[at + 1..]);
+        let whole = product(&extents[at..]) <= MOST_ALONE && product(&extents[..at]) >= cores * TASKS_OF_CORE;
+        if lanes >= ENOUGH_ALONE || !whole {
+            break;
+        }
+        inner += 1;
     }
     inner
 }
