@@ -51,11 +51,11 @@ pub(crate) fn reads_halves(isa: Isa) -> bool {
 }
 
 impl Operands<'_> {
-    /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
-    /// from the first column to the last, rather than a vector of each.
+    /// True if a row of the operand with columns is many vectors, and there are few rows of results: then its rows are
+    /// read from the first column to the last, rather than a vector of each.
     fn strides_far(&self, rows: usize) -> bool {
         let wide = self.columns - self.first_column >= 512 && self.depth >= 4 * AT_ONCE;
-        let product = matches!(self.kind, Kind::Product | Kind::Halves);
+        let product = matches!(self.kind, Kind::Product | Kind::Halves | Kind::Sum | Kind::Max | Kind::Min);
         rows <= 2 && wide && product && self.lane_stride == 1 && self.taps.len() == 1 && self.table.is_empty()
     }
 }
@@ -431,6 +431,50 @@ mod tests {
                     // SAFETY: three elements, one result.
                     unsafe { run(isa, &t, 0..1) };
                     assert!(out[0].is_nan(), "{isa:?} {kind:?} {place}");
+                }
+            }
+        }
+    }
+
+    /// Rows of lanes that are scaled, windows and products whose lanes lie next to each other or apart.
+    #[test]
+    fn lanes_lie_apart() {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            let sizes = [(1, 1), (2, 7), (13, 16), (7, 40), (3, 77)];
+            for ((rows, columns), by) in sizes.into_iter().flat_map(|s| (1..=4).map(move |by| (s, by))) {
+                let row = columns * by;
+                let x: Vec<f32> = (0..(rows + 3) * row).map(number).collect();
+                let w: Vec<f32> = (0..2 * rows.max(columns)).map(|i| number(i + 1)).collect();
+                let taps = [[0, 0], [2 * row as isize, columns as isize]];
+                let all = |i: usize, j: usize| (x[i * row + j * by], x[(i + 2) * row + j * by]);
+                for kind in [Kind::Scaled, Kind::Sum, Kind::Max, Kind::Min, Kind::Product] {
+                    let mut out = vec![9.0; rows * columns];
+                    let product = kind == Kind::Product;
+                    let (left, right) = if product { (&w, &x) } else { (&x, &w) };
+                    let t = Operands {
+                        row_stride: if product { 2 } else { row as isize },
+                        right_stride: row as isize,
+                        depth: if product { 2 } else { 1 },
+                        columns,
+                        lane_stride: by,
+                        initial: Some(0.5),
+                        out_stride: columns as isize,
+                        ..plain(kind, left, right, if product { &taps[..1] } else { &taps }, &mut out)
+                    };
+                    // SAFETY: the vectors above have these sizes.
+                    unsafe { run(isa, &t, 0..rows) };
+                    for (n, got) in out.iter().enumerate() {
+                        let (i, j) = (n / columns, n % columns);
+                        let (a, b) = all(i, j);
+                        let want = match kind {
+                            Kind::Scaled => 0.5 + a * w[0] + b * w[columns],
+                            Kind::Sum => 0.5 + a + b,
+                            Kind::Max => a.max(b).max(0.5),
+                            Kind::Min => a.min(b).min(0.5),
+                            _ => 0.5 + w[2 * i] * x[j * by] + w[2 * i + 1] * x[row + j * by],
+                        };
+                        assert_eq!(*got, want, "{isa:?} {kind:?} {rows} x {columns}, {by} apart: {n}");
+                    }
                 }
             }
         }
