@@ -40,6 +40,8 @@ const KEPT: i64 = 1 << 11;
 const FEW: i64 = 8;
 /// Sums of rows that share what they read, at most: they stay in the core's second cache.
 const MOST_SHARED: i64 = 1 << 16;
+/// Elements of a sum whose lanes lie a few elements apart, at most: a window of a few channels.
+const MOST_SPREAD: i64 = 1 << 10;
 /// Elements of a line of the cache.
 const LINE: i64 = 16;
 
@@ -414,9 +416,11 @@ fn is_near(view: &View<'_>, b: &Block, v: Name) -> bool {
         let of = &view.f.buffers[buffer];
         of.dtype == DType::F32 && of.encoding == Encoding::Native
     };
+    // Longer ones are added up in partial sums.
+    let short = || view.product(&view.f.reduction_loops(b.name)) <= MOST_SPREAD;
     let near = |load: (BufferId, &[Int])| match stride(view, load, v) {
         Some(1) => true,
-        Some(step) => NEAR_LANES.contains(&step) && plain(load.0),
+        Some(step) => NEAR_LANES.contains(&step) && plain(load.0) && short(),
         None => false,
     };
     b.value.loads().into_iter().any(near)
