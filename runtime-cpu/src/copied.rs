@@ -325,6 +325,7 @@ mod tests {
             table: &[],
             table_rows: 0,
             left_stride: 1,
+            lane_stride: 1,
             right: right.as_ptr(),
             right_stride: 8,
             taps,

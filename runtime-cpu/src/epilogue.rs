@@ -228,8 +228,11 @@ impl Lanes<'_> {
             Value::F(x) if !x.is_nan() => Some(Operand::Number(*x)),
             Value::Let(0) => Some(Operand::Kept),
             Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form.is_narrow_float() => {
-                let [row, 1] = self.strides(a)? else { return None };
-                Some(Operand::Elements(a.clone(), (row != 0).then_some(row)))
+                match self.strides(a)? {
+                    [row, 1] => Some(Operand::Elements(a.clone(), (row != 0).then_some(row))),
+                    [row, 0] if self.buffers[a.buffer].form == Form::F32 => Some(Operand::Rows(a.clone(), row)),
+                    _ => None,
+                }
             }
             _ => None,
         }

@@ -76,6 +76,12 @@ macro_rules! finish {
                 }
                 Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
                 Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
+                Step::AddRows(at, stride) => {
+                    each!(i, v, sum => add(sum, splat(*at.offset(($row + i) as isize * stride))))
+                }
+                Step::MulRows(at, stride) => {
+                    each!(i, v, sum => mul(sum, splat(*at.offset(($row + i) as isize * stride))))
+                }
                 Step::Keep => put!(),
                 Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
                 Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),

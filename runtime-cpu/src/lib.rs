@@ -81,6 +81,7 @@ mod tile_operands;
 mod times;
 mod translate;
 mod translate_tiles;
+mod turned;
 mod unread;
 mod values;
 mod vectors;

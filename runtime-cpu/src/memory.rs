@@ -100,6 +100,10 @@ impl Span {
     pub(crate) fn is_contiguous(&self) -> bool {
         (self.column_stride == 1 || self.columns == 1) && (self.rows == 1 || self.row_stride == self.columns as i64)
     }
+    /// Elements of each column lie next to each other, and columns apart.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.row_stride == 1 && self.rows > 1 && self.column_stride != 1
+    }
     /// All places are one.
     pub(crate) fn is_single(&self) -> bool {
         (self.column_stride == 0 || self.columns == 1) && (self.rows == 1 || self.row_stride == 0)
@@ -180,7 +184,7 @@ impl View {
     pub(crate) fn read<T: Element>(&self, s: &Span, to: &mut [T::Lane]) {
         self.require(s);
         let base = self.at.cast::<T>();
-        if s.row_stride == 1 && s.rows > 1 && s.column_stride != 1 {
+        if s.is_turned() {
             for c in 0..s.columns {
                 let from = base.wrapping_offset((s.first + c as i64 * s.column_stride) as isize);
                 // Each column is a stream of its own, more of them than a processor follows: the rows after the next.
@@ -223,7 +227,7 @@ impl View {
             self.require(s);
         }
         let base = self.at.cast::<T>();
-        if s.row_stride == 1 && s.rows > 1 && s.column_stride != 1 && mask.is_none() {
+        if s.is_turned() && mask.is_none() {
             for c in 0..s.columns {
                 let first = s.first + c as i64 * s.column_stride;
                 for r in 0..s.rows {
@@ -242,6 +246,16 @@ impl View {
                 // (see `slice`).
                 let to = unsafe { base.add(first as usize) };
                 lanes.copy_to::<T>(n, s.columns, to);
+                n += s.columns;
+                continue;
+            }
+            if let (None, Ok(from)) = (mask, lanes.lanes()) {
+                let mut to = base.wrapping_offset(first as isize);
+                for x in &from[n..n + s.columns] {
+                    // SAFETY: every place of the span is an element, as checked above.
+                    unsafe { to.write(T::write(*x)) };
+                    to = to.wrapping_offset(s.column_stride as isize);
+                }
                 n += s.columns;
                 continue;
             }

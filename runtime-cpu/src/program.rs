@@ -257,6 +257,8 @@ pub(crate) struct RegisterTile {
     pub row_stride: Option<i64>,
     /// From one element of a row to the next.
     pub left_stride: i64,
+    /// From one column to the next, of the operand that has columns.
+    pub lane_stride: i64,
     /// Where these do not hold, a row of the left operand adds nothing; see `padding`.
     pub conditions: Vec<RowCondition>,
     /// The same for columns of the operand whose lanes are adjacent.
@@ -365,4 +367,6 @@ pub(crate) enum Operand {
     Kept,
     /// An element for each column; and from one row to the next, if that is another one.
     Elements(Access, Option<i64>),
+    /// An element for each row, so far apart.
+    Rows(Access, i64),
 }

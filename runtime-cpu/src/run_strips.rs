@@ -11,6 +11,8 @@ use crate::program::Extent;
 use crate::strip_bodies as bodies;
 use crate::strip_program::{Code, Operand, Place, Strips, Uniform, Work};
 use crate::tile_memory::{LANES, StripMemory};
+use crate::turned::turn;
+use crate::vectors::prefetch;
 use half::{bf16, f16};
 use tensor_ir::tir::{Combiner, Real, WithBinary, WithUnary};
 
@@ -340,6 +342,20 @@ fn read(isa: Isa, view: &View, span: &Span, to: &mut [f32], wide: &mut Vec<i64>)
         }
         Form::F16 => view.read::<f16>(span, to),
         Form::BF16 => view.read::<bf16>(span, to),
+        _ if span.is_turned() => {
+            view.require(span);
+            let from = view.pointer::<f32>(span.first).cast_const();
+            for c in 0..span.columns {
+                // Each column is a stream of its own, more of them than a processor follows: the rows after the next.
+                let column = from.wrapping_offset(c as isize * span.column_stride as isize);
+                prefetch(column.wrapping_add(2 * span.rows), span.rows);
+            }
+            assert!(to.len() >= span.rows * span.columns);
+            // SAFETY: every place of the span was just checked, and the lanes have room for it.
+            unsafe {
+                turn(isa, from, span.column_stride as isize, to.as_mut_ptr(), [span.rows, span.columns]);
+            }
+        }
         _ => view.read::<f32>(span, to),
     }
 }

@@ -66,8 +66,10 @@ impl Task<'_> {
             let own = |i: &Option<Index>| i.as_ref().map_or(0, |i| i.eval(self.scene()));
             let [left, right] = [own(&t.held[0]), own(&t.held[1])];
             self.begin_at([t.column, usize::MAX], [0, 0]);
-            let left = if t.kind == Kind::Product { left } else { left - column };
-            self.columns(t, to, [left, right - column], column..column + 1, m);
+            let moved = column * t.lane_stride;
+            let left = if t.kind == Kind::Product { left } else { left - moved };
+            let right = if t.kind == Kind::Scaled { right } else { right - moved };
+            self.columns(t, to, [left, right], column..column + 1, m);
         }
     }
     /// Computes these columns, of which the first one of all would begin at `first`.
@@ -274,6 +276,12 @@ impl Task<'_> {
                 StepOp::Min => Step::Min(*x),
                 _ => Step::Add(*x),
             },
+            Operand::Rows(a, stride) => {
+                let (view, first) = (&self.views[a.buffer], a.index.eval(self.scene()));
+                require_rows(view, first, rows, *stride, 1);
+                let (at, stride) = (view.pointer::<f32>(first).cast_const(), *stride as isize);
+                if s.op == StepOp::Mul { Step::MulRows(at, stride) } else { Step::AddRows(at, stride) }
+            }
             Operand::Elements(a, stride) => {
                 let view = &self.views[a.buffer];
                 let first = a.index.eval(self.scene());
@@ -320,7 +328,9 @@ impl Task<'_> {
         }
         let [low, high] = ends(p.first[0], [(rows.start * stride, (rows.end - 1) * stride), reach[0]]);
         let depth = (t.depth - 1) * t.left_stride;
-        let [first, last] = if t.kind == Kind::Product { [0, 0] } else { [p.columns.start, p.columns.end - 1] };
+        let product = t.kind == Kind::Product;
+        let [first, last] =
+            if product { [0, 0] } else { [p.columns.start, p.columns.end - 1] }.map(|n| n * t.lane_stride);
         self.views[t.left.buffer].require_all(low + depth.min(0) + first, high + depth.max(0) + last);
         // Rows move the right operand evenly: its first and last row are the ends.
         self.check_right(p, rows.start, reach[1]);
@@ -334,7 +344,9 @@ impl Task<'_> {
         if let Some(right) = t.right.as_ref().filter(|_| p.right.is_none()) {
             let depth = (t.depth - 1) * t.right_stride;
             let [low, high] = ends(p.first[1] + row * t.right_row, [reach, (0, depth)]);
-            self.views[right.buffer].require_all(low + p.columns.start, high + p.columns.end - 1);
+            let ends = if t.kind == Kind::Scaled { [0, 0] } else { [p.columns.start, p.columns.end - 1] };
+            let [first, last] = ends.map(|n| n * t.lane_stride);
+            self.views[right.buffer].require_all(low + first, high + last);
         }
     }
     #[inline(always)]
@@ -357,6 +369,7 @@ impl Task<'_> {
             table: &[],
             table_rows: 0,
             left_stride: t.left_stride as isize,
+            lane_stride: t.lane_stride as usize,
             right,
             right_stride,
             taps,

@@ -95,6 +95,18 @@ versions! {
     }
 }
 versions! {
+    /// Integers between two, which floats have exactly; NaN is 0.
+    fn to_ints(ends: [f32; 2], to: &mut [i32], a: &[f32]) {
+        blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) {
+            let known = if x.is_nan() { 0.0 } else { *x };
+            let above = if known < ends[0] { ends[0] } else { known };
+            let held = if above > ends[1] { ends[1] } else { above };
+            // SAFETY: a number between two that an i32 has.
+            *to = unsafe { held.to_int_unchecked::<i32>() };
+        });
+    }
+}
+versions! {
     /// Bytes as integers of 32 bits.
     fn widen_bytes(signed: bool, from: &[u8], to: &mut [f32]) {
         match signed {

@@ -48,7 +48,11 @@ impl Task<'_> {
             }
             IntWork::ToInt(t, a) => {
                 let [low, high] = [f64::NEG_INFINITY, f64::INFINITY].map(|x| t.saturate(x) as i32);
-                bodies::map(isa, |x| of_int((x as i32).clamp(low, high)), to, all(s, 0, *a, n, m));
+                let a = all(s, 0, *a, n, m);
+                match t.size() {
+                    1 | 2 => bodies::to_ints(isa, [low, high].map(|x| x as f32), ints_mut(to), a),
+                    _ => bodies::map(isa, |x| of_int((x as i32).clamp(low, high)), to, a),
+                }
             }
             IntWork::Wrap(t, a) => {
                 bodies::map(isa, |x| t.wrap(i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));

@@ -17,6 +17,7 @@ use crate::index::{Condition, Index};
 use crate::program::{Access, Extent, Leaf, Node, Value};
 use crate::strip_code::{Compiler, is_int_form};
 use crate::strip_program::{Code, Place, Strips};
+use crate::tile_memory::LANES;
 use tensor_ir::dtype::DType;
 
 /// Lanes from which on strips of one row are long enough.
@@ -233,9 +234,11 @@ impl Nest {
         // A condition is on rows or on columns.
         let apart =
             |e: &Extent| !all.conditions.iter().any(|c| [e, &nest.columns].iter().all(|e| c.index.uses(e.slot)));
+        // A part of each row that conditions cut costs as much as a strip.
+        let cut = all.conditions.iter().any(|c| c.index.uses(nest.columns.slot));
         if let Some(at) = loops.iter().rposition(transposed) {
             (nest.rows, nest.transposes) = (loops.remove(at), true);
-        } else if nest.columns.count < LONG
+        } else if (nest.columns.count < LONG || cut && nest.columns.count < LANES as i64)
             && let Some(at) = last(&loops, &apart)
         {
             nest.rows = loops.remove(at);

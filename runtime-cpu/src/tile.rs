@@ -16,7 +16,7 @@ use crate::vectors;
 /// # Safety
 /// For each of these rows, for each tap: the left operand has `depth` readable elements `left_stride` apart, or as many
 /// runs of `columns` elements for other kinds than [`Kind::Product`]; the right operand `depth` readable rows of
-/// `columns` elements. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
+/// `columns` elements, or elements for [`Kind::Scaled`]. Elements of runs and rows are `lane_stride` apart. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
 /// `out`. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
     if !t.strides_far(rows.len()) {
@@ -51,12 +51,12 @@ pub(crate) fn reads_halves(isa: Isa) -> bool {
 }
 
 impl Operands<'_> {
-    /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
-    /// from the first column to the last, rather than a vector of each.
+    /// True if a row of the operand with columns is many vectors, and there are few rows of results: then its rows are
+    /// read from the first column to the last, rather than a vector of each.
     fn strides_far(&self, rows: usize) -> bool {
         let wide = self.columns - self.first_column >= 512 && self.depth >= 4 * AT_ONCE;
-        let product = matches!(self.kind, Kind::Product | Kind::Halves);
-        rows <= 2 && wide && product && self.taps.len() == 1 && self.table.is_empty()
+        let product = matches!(self.kind, Kind::Product | Kind::Halves | Kind::Sum | Kind::Max | Kind::Min);
+        rows <= 2 && wide && product && self.lane_stride == 1 && self.taps.len() == 1 && self.table.is_empty()
     }
 }
 
@@ -74,8 +74,9 @@ unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
             let left = rows.end - row;
             let n = match t.kind {
                 // Parts of about the same size.
-                Kind::Product | Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
-                _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
+                Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
+                Kind::Product if t.lane_stride == 1 => left.div_ceil(left.div_ceil(most)),
+                _ => [6, 4, 3, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
             };
             // SAFETY: the caller vouches for all rows and columns.
             unsafe { part(isa, t, [row, column], n, vectors) };
@@ -111,6 +112,7 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
         ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
             const PRODUCT: u8 = Kind::Product as u8;
             const LANES: u8 = Kind::Lanes as u8;
+            const SCALED: u8 = Kind::Scaled as u8;
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
             const MIN: u8 = Kind::Min as u8;
@@ -118,12 +120,31 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
             const HALVES: u8 = Kind::Halves as u8;
             // SAFETY: the caller vouches for the operands, and for the instruction set.
             match (t.kind, n) {
+                $((Kind::Product, $few) if t.lane_stride > 1 && t.table.is_empty() => unsafe {
+                    $body::tile::<$few, $vectors, { PRODUCT | APART }, true>(t, at)
+                },)*
+                $((Kind::Product, $few) if t.lane_stride > 1 => unsafe {
+                    $body::tile::<$few, $vectors, { PRODUCT | APART }, false>(t, at)
+                },)*
+                $((Kind::Scaled, $few) if t.lane_stride > 1 => unsafe {
+                    $body::tile::<$few, $vectors, { SCALED | APART }, true>(t, at)
+                },)*
+                $((Kind::Sum, $few) if t.lane_stride > 1 => unsafe {
+                    $body::tile::<$few, $vectors, { SUM | APART }, true>(t, at)
+                },)*
+                $((Kind::Max, $few) if t.lane_stride > 1 => unsafe {
+                    $body::tile::<$few, $vectors, { MAX | APART }, true>(t, at)
+                },)*
+                $((Kind::Min, $few) if t.lane_stride > 1 => unsafe {
+                    $body::tile::<$few, $vectors, { MIN | APART }, true>(t, at)
+                },)*
                 $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
                     $body::tile::<$rows, $vectors, PRODUCT, true>(t, at)
                 },)*
                 $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
                 $((Kind::Halves, $few) => unsafe { $body::tile::<$few, $vectors, HALVES, true>(t, at) },)*
                 $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
+                $((Kind::Scaled, $few) => unsafe { $body::tile::<$few, $vectors, SCALED, true>(t, at) },)*
                 $((Kind::LaneWords, $few) => unsafe { $body::tile::<$few, $vectors, LANE_WORDS, true>(t, at) },)*
                 $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
                 $((Kind::Max, $few) => unsafe { $body::tile::<$few, $vectors, MAX, true>(t, at) },)*
@@ -134,20 +155,23 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
     match (isa, vectors) {
         #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, 2) => by_rows!(avx512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
+        (Isa::Avx512, 2) => by_rows!(avx512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 6),
         #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, _) => by_rows!(avx512, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
+        (Isa::Avx512, _) => by_rows!(avx512, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 6),
         #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, 2) => by_rows!(avx2, 2, 1 2 3 4 5; 1 2 4),
+        (Isa::Avx2, 2) => by_rows!(avx2, 2, 1 2 3 4 5; 1 2 3 4),
         #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, _) => by_rows!(avx2, 1, 1 2 3 4 5 6 7 8 9 10 11 12; 1 2 4 6),
+        (Isa::Avx2, _) => by_rows!(avx2, 1, 1 2 3 4 5 6 7 8 9 10 11 12; 1 2 3 4 6),
         #[cfg(target_arch = "aarch64")]
-        (Isa::Neon, 3) => by_rows!(neon, 3, 1 2 3 4 5 6 7 8; 1 2 4 6),
+        (Isa::Neon, 3) => by_rows!(neon, 3, 1 2 3 4 5 6 7 8; 1 2 3 4 6),
         #[cfg(target_arch = "aarch64")]
-        (Isa::Neon, _) => by_rows!(neon, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
-        _ => by_rows!(portable, 1, 1 2 3 4; 1 2 4),
+        (Isa::Neon, _) => by_rows!(neon, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 6),
+        _ => by_rows!(portable, 1, 1 2 3 4; 1 2 3 4),
     }
 }
+
+/// Added to a kind whose columns lie apart in memory.
+const APART: u8 = 64;
 
 /// A body for the vectors of one module of [`vectors`].
 macro_rules! body {
@@ -155,10 +179,11 @@ macro_rules! body {
         mod $name {
             use super::vectors::$name::*;
             use super::vectors::{AHEAD, prefetch};
-            use super::{Kind, Operands, Step, begin, finish};
+            use super::{APART, Kind, Operands, Step, begin, finish};
 
             const PRODUCT: u8 = Kind::Product as u8;
             const PAIRS: u8 = Kind::Lanes as u8;
+            const SCALED: u8 = Kind::Scaled as u8;
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
             const LANE_WORDS: u8 = Kind::LaneWords as u8;
@@ -168,8 +193,8 @@ macro_rules! body {
             $(#[$feature])*
             #[inline]
             fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
-                match KIND {
-                    PRODUCT | PAIRS | HALVES => fma(left, right, sum),
+                match KIND & !APART {
+                    PRODUCT | PAIRS | SCALED | HALVES => fma(left, right, sum),
                     LANE_WORDS => add_int(sum, mul_int(left, right)),
                     SUM => add(sum, left),
                     MAX => keep_max(sum, left),
@@ -192,7 +217,14 @@ macro_rules! body {
                 // from `column` on as far as masks have them.
                 unsafe {
                     let (out, masks, mut sums) = begin!(t, [row, column]);
-                    let across = if KIND == PRODUCT || KIND == HALVES { 0 } else { column };
+                    let kind = const { KIND & !APART };
+                    let apart = const { KIND & APART != 0 };
+                    let by = if apart { t.lane_stride } else { 1 };
+                    let (across, along) = match kind {
+                        PRODUCT | HALVES => (0, column * by),
+                        SCALED => (column * by, 0),
+                        _ => (column * by, column),
+                    };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
                         let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
@@ -201,7 +233,7 @@ macro_rules! body {
                         }
                     }
                     for (n, tap) in t.taps.iter().enumerate() {
-                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(along);
                         let mut halves = t.right.cast::<u16>().wrapping_offset(tap[1]).wrapping_add(column);
                         let mut at = if EVEN { tap[0] } else { 0 };
                         if !EVEN {
@@ -211,14 +243,16 @@ macro_rules! body {
                             }
                         }
                         for _ in 0..t.depth {
-                            match KIND {
+                            match kind {
                                 PRODUCT => prefetch(b.wrapping_add(AHEAD), V * LANES),
                                 HALVES => prefetch(halves.wrapping_add(2 * AHEAD).cast(), V * LANES / 2),
                                 _ => {}
                             }
                             let mut columns = [splat(0.0); V];
                             for v in 0..V {
-                                columns[v] = match KIND {
+                                columns[v] = match kind {
+                                    PRODUCT if apart => load_apart(masks[v], b.wrapping_add(v * LANES * by), by),
+                                    SCALED => splat(*b),
                                     PRODUCT | PAIRS | LANE_WORDS => load(masks[v], b.wrapping_add(v * LANES)),
                                     HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
                                     _ => splat(0.0),
@@ -227,8 +261,9 @@ macro_rules! body {
                             for i in 0..R {
                                 let left = rows[i].wrapping_offset(at);
                                 for v in 0..V {
-                                    let a = match KIND {
+                                    let a = match kind {
                                         PRODUCT | HALVES => splat(*left),
+                                        _ if apart => load_apart(masks[v], left.wrapping_add(v * LANES * by), by),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
                                     sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
@@ -239,7 +274,7 @@ macro_rules! body {
                             halves = halves.wrapping_offset(t.right_stride);
                         }
                     }
-                    finish!(t, [row, column], masks, sums, out, KIND == LANE_WORDS);
+                    finish!(t, [row, column], masks, sums, out, kind == LANE_WORDS);
                 }
             }
         }
@@ -396,6 +431,50 @@ mod tests {
                     // SAFETY: three elements, one result.
                     unsafe { run(isa, &t, 0..1) };
                     assert!(out[0].is_nan(), "{isa:?} {kind:?} {place}");
+                }
+            }
+        }
+    }
+
+    /// Rows of lanes that are scaled, windows and products whose lanes lie next to each other or apart.
+    #[test]
+    fn lanes_lie_apart() {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            let sizes = [(1, 1), (2, 7), (13, 16), (7, 40), (3, 77)];
+            for ((rows, columns), by) in sizes.into_iter().flat_map(|s| (1..=4).map(move |by| (s, by))) {
+                let row = columns * by;
+                let x: Vec<f32> = (0..(rows + 3) * row).map(number).collect();
+                let w: Vec<f32> = (0..2 * rows.max(columns)).map(|i| number(i + 1)).collect();
+                let taps = [[0, 0], [2 * row as isize, columns as isize]];
+                let all = |i: usize, j: usize| (x[i * row + j * by], x[(i + 2) * row + j * by]);
+                for kind in [Kind::Scaled, Kind::Sum, Kind::Max, Kind::Min, Kind::Product] {
+                    let mut out = vec![9.0; rows * columns];
+                    let product = kind == Kind::Product;
+                    let (left, right) = if product { (&w, &x) } else { (&x, &w) };
+                    let t = Operands {
+                        row_stride: if product { 2 } else { row as isize },
+                        right_stride: row as isize,
+                        depth: if product { 2 } else { 1 },
+                        columns,
+                        lane_stride: by,
+                        initial: Some(0.5),
+                        out_stride: columns as isize,
+                        ..plain(kind, left, right, if product { &taps[..1] } else { &taps }, &mut out)
+                    };
+                    // SAFETY: the vectors above have these sizes.
+                    unsafe { run(isa, &t, 0..rows) };
+                    for (n, got) in out.iter().enumerate() {
+                        let (i, j) = (n / columns, n % columns);
+                        let (a, b) = all(i, j);
+                        let want = match kind {
+                            Kind::Scaled => 0.5 + a * w[0] + b * w[columns],
+                            Kind::Sum => 0.5 + a + b,
+                            Kind::Max => a.max(b).max(0.5),
+                            Kind::Min => a.min(b).min(0.5),
+                            _ => 0.5 + w[2 * i] * x[j * by] + w[2 * i + 1] * x[row + j * by],
+                        };
+                        assert_eq!(*got, want, "{isa:?} {kind:?} {rows} x {columns}, {by} apart: {n}");
+                    }
                 }
             }
         }

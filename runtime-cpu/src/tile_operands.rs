@@ -8,6 +8,8 @@ pub(crate) enum Kind {
     Product,
     /// The columns of each left row times those of the right operand.
     Lanes,
+    /// The columns of each left row times one element of the right operand, the same for all rows.
+    Scaled,
     /// The columns of each left row, added up; there is no right operand.
     Sum,
     /// Their maximum; NaN if one is.
@@ -52,6 +54,9 @@ pub(crate) enum Step {
     /// An element for each, rows so far apart.
     AddEach(*const f32, isize),
     MulEach(*const f32, isize),
+    /// An element for each row, so far apart.
+    AddRows(*const f32, isize),
+    MulRows(*const f32, isize),
     /// Keeps the sums where the results go: there are registers for one of each alone.
     Keep,
     /// The sums that were kept last.
@@ -85,6 +90,8 @@ pub(crate) struct Operands<'a> {
     pub table_rows: usize,
     /// From one element of a row to the next.
     pub left_stride: isize,
+    /// From one column to the next, of the operand that has columns.
+    pub lane_stride: usize,
     /// The first row of the right operand; anything where there is none.
     pub right: *const f32,
     /// From one row of the right operand to the next.
@@ -114,6 +121,7 @@ impl Operands<'_> {
         table: &[],
         table_rows: 0,
         left_stride: 1,
+        lane_stride: 1,
         right: std::ptr::null(),
         right_stride: 0,
         taps: &[],

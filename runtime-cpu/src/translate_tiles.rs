@@ -15,11 +15,14 @@ use tensor_ir::tir::{Block, Combiner, Expr, For, Reduce};
 /// Taps that are listed, at most; more are loops around the tile.
 const MOST_TAPS: i64 = 4096;
 
+/// From one lane of a window to the next in memory, at most; strips read lanes that lie farther apart.
+const NEAR: i64 = 4;
+
 /// An operand of a reduction whose lanes lie next to each other.
 struct Side {
     access: Access,
-    /// Lanes are next to each other; else all read one element.
-    moves: bool,
+    /// From one lane to the next; 0 where all read one element.
+    step: i64,
     /// Where these do not hold the operand is `padding`; the lanes do not differ in them.
     conditions: Vec<Condition>,
     /// The same, of conditions that hold for some lanes.
@@ -33,6 +36,8 @@ struct Side {
 /// The operands of a reduction.
 struct Sides {
     kind: Kind,
+    /// From one lane to the next, of the operands that move.
+    step: i64,
     left: Access,
     right: Option<Access>,
     conditions: Vec<Condition>,
@@ -49,6 +54,23 @@ impl Sides {
         let padded = !self.conditions.is_empty() || !self.across.is_empty();
         let moves = self.kind != Kind::Product && !self.limits.is_empty();
         padded && self.indices().any(Index::reads) || moves && !self.left.index.without_clamps().1.is_empty()
+    }
+    /// A product of which rows, in loop `rows`, move the operand that has lanes alone: each row of it is scaled.
+    fn scaled(self, rows: Slot) -> Sides {
+        let held = self.limits.is_empty();
+        match self.right {
+            Some(right)
+                if self.kind == Kind::Product
+                    && held
+                    && self.left.index.stride(rows) == Some(0)
+                    && right.index.uses(rows)
+                    && right.index.without_clamps().1.is_empty() =>
+            {
+                let [left, scale] = [right, self.left];
+                Sides { kind: Kind::Scaled, left, right: Some(scale), held: [None, None], ..self }
+            }
+            right => Sides { right, ..self },
+        }
     }
     fn indices(&self) -> impl Iterator<Item = &Index> {
         let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
@@ -181,6 +203,12 @@ impl Translator<'_> {
         }
         let sides = self.sides(&b.value, (r.combiner, sums_of(r.combiner, buffer.dtype)), columns.slot)?;
         let Some(sides) = sides.filter(|s| !s.looks_beyond()) else { return Ok(None) };
+        let copied = self.is_copied(&sides.left) || sides.right.as_ref().is_some_and(|r| self.is_copied(r));
+        let rows = loops.iter().rev().find(|e| store.uses(e.slot)).filter(|_| !copied);
+        let sides = match rows {
+            Some(e) => sides.scaled(e.slot),
+            None => sides,
+        };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.move_evenly(&plain, e.slot);
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
@@ -200,6 +228,7 @@ impl Translator<'_> {
         let right = sides.right.as_ref().map(|r| &r.index);
         let made = RegisterTile {
             kind: sides.kind,
+            lane_stride: sides.step,
             rows: rows.count,
             columns: columns.count,
             depth: depth.count,
@@ -262,14 +291,16 @@ impl Translator<'_> {
         let conditions = both.into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
         let across: Vec<Condition> = both.into_iter().flatten().flat_map(|o| o.across.iter().cloned()).collect();
         // A product of two elements that are the same for all lanes is the same everywhere.
-        let (kind, left, right) = match (left.moves, right) {
-            (true, Some(right)) if right.moves && sums == DType::I32 => (Kind::LaneWords, left, Some(right)),
+        let step = left.step.max(right.as_ref().map_or(0, |r| r.step));
+        let (kind, left, right) = match (left.step, right) {
+            (1, Some(right)) if right.step == 1 && sums == DType::I32 => (Kind::LaneWords, left, Some(right)),
             _ if sums != DType::F32 => return Ok(None),
-            (true, None) => (alone, left, None),
-            (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
-            (true, Some(right)) => (Kind::Product, right, Some(left)),
-            (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
-            (false, _) => return Ok(None),
+            (0, Some(right)) if right.step != 0 => (Kind::Product, left, Some(right)),
+            (0, _) => return Ok(None),
+            (_, None) => (alone, left, None),
+            (_, Some(right)) if right.step == 0 => (Kind::Product, right, Some(left)),
+            (1, Some(right)) if right.step == 1 => (Kind::Lanes, left, Some(right)),
+            _ => return Ok(None),
         };
         // A copy has every tap of the right operand, those in the padding too.
         if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
@@ -277,7 +308,7 @@ impl Translator<'_> {
         }
         // It has every lane, too.
         let copied = || [Some(&left), right.as_ref()].into_iter().flatten().any(|o| self.is_copied(&o.access));
-        if !across.is_empty() && copied() {
+        if (!across.is_empty() || step > 1) && copied() {
             return Ok(None);
         }
         let limits: Vec<_> = right.iter().chain([&left]).flat_map(|o| o.limits.iter().cloned()).collect();
@@ -286,7 +317,7 @@ impl Translator<'_> {
         }
         let held = [Some(left.held), right.as_ref().map(|r| r.held.clone())];
         let (left, right) = (left.access, right.map(|r| r.access));
-        Ok(Some(Sides { kind, left, right, conditions, across, padding, limits, held }))
+        Ok(Some(Sides { kind, step, left, right, conditions, across, padding, limits, held }))
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
@@ -298,15 +329,14 @@ impl Translator<'_> {
         let limits: Vec<End> =
             ends.into_iter().map(|(condition, step)| End { condition, step, of_columns: true }).collect();
         let (across, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|c| c.index.uses(lane));
-        let moves = index.stride(lane);
+        let Some(step) = index.stride(lane).filter(|s| (0..=NEAR).contains(s)) else { return Ok(None) };
         let even = across.iter().all(|c| c.op != CondOp::Eq && c.index.stride(lane).is_some());
         let cut = !across.is_empty() || !limits.is_empty();
-        if !even || !matches!(moves, Some(0 | 1)) || moves == Some(0) && cut || !across.is_empty() && !limits.is_empty()
-        {
+        if !even || step == 0 && cut || !across.is_empty() && !limits.is_empty() {
             return Ok(None);
         }
         let access = access(o.buffer, index, [usize::MAX, lane]);
-        Ok(Some(Side { access, moves: moves == Some(1), conditions, across, padding: padding as f32, limits, held }))
+        Ok(Some(Side { access, step, conditions, across, padding: padding as f32, limits, held }))
     }
 }
 
@@ -363,6 +393,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         inner: usize::MAX,
         row_stride: None,
         left_stride: 0,
+        lane_stride: 1,
         conditions: conditions_of(loops, conditions, row),
         across: vec![],
         padding: None,

@@ -15,6 +15,7 @@ macro_rules! vectors {
         to_int($t:ident, $low:ident, $high:ident) = $to_int:expr;
         load($m:ident, $from:ident) = $load:expr;
         load_halves($h:ident, $half:ident) = $load_halves:expr;
+        load_apart($l:ident, $place:ident, $by:ident) = $load_apart:expr;
         store($k:ident, $to:ident, $v:ident) = $store:expr;
     ) => {
         $(#[$cfg])*
@@ -54,6 +55,17 @@ macro_rules! vectors {
             );
             vectors!(
                 @function $features
+                /// Elements so far apart, at least 1.
+                ///
+                /// # Safety
+                /// As many elements as the mask has are readable, and those between them.
+                pub unsafe fn load_apart($l: Mask, $place: *const f32, $by: usize) -> Vector {
+                    // SAFETY: as said.
+                    unsafe { $load_apart }
+                }
+            );
+            vectors!(
+                @function $features
                 /// # Safety
                 /// As many elements as the mask has are writable.
                 pub unsafe fn store($k: Mask, $to: *mut f32, $v: Vector) {
@@ -77,6 +89,11 @@ vectors! {
     {
         use std::arch::x86_64::*;
         pub use std::arch::x86_64::{_mm512_castps_si512 as bits, _mm512_castsi512_ps as words};
+
+        #[inline(always)]
+        fn first(n: u32) -> Mask {
+            ((1u32 << n.min(16)) - 1) as Mask
+        }
     }
     {
         fma(a, b, c) = _mm512_fmadd_ps(a, b, c);
@@ -106,6 +123,19 @@ vectors! {
     load_halves(m, from) = {
         let all = _mm512_maskz_loadu_epi16(u32::from(m), from.cast());
         _mm512_cvtph_ps(_mm512_castsi512_si256(all))
+    };
+    load_apart(m, from, by) = {
+        if by == 2 {
+            // The even elements of a vector, and the odd ones of another that begins with its last element.
+            let n = m.count_ones();
+            let low = _mm512_maskz_loadu_ps(first((2 * n).saturating_sub(1)), from);
+            let high = _mm512_maskz_loadu_ps(first((2 * n).saturating_sub(16)), from.wrapping_add(15));
+            let places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+            return _mm512_permutex2var_ps(low, places, high);
+        }
+        let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(by as i32));
+        _mm512_mask_i32gather_ps::<4>(splat(0.0), m, places, from)
     };
     store(m, to, v) = _mm512_mask_storeu_ps(to, m, v);
 }
@@ -154,6 +184,16 @@ vectors! {
         }
         let some = super::some::<u16, LANES>(m, from);
         _mm256_cvtph_ps(_mm_loadu_si128(some.as_ptr().cast()))
+    };
+    load_apart(m, from, by) = {
+        if by != 2 || m != LANES {
+            let some = super::some_apart::<LANES>(m, from, by);
+            return _mm256_loadu_ps(some.as_ptr());
+        }
+        // The even elements of a vector, and the odd ones of another that begins with its last element.
+        let (low, high) = (_mm256_loadu_ps(from), _mm256_loadu_ps(from.wrapping_add(7)));
+        let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_10_00>(low, high));
+        _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(pairs))
     };
     store(m, to, v) = if m == LANES { _mm256_storeu_ps(to, v) } else { _mm256_maskstore_ps(to, lanes(m), v) };
 }
@@ -205,6 +245,14 @@ vectors! {
         let all = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
         vld1q_f32(all.as_ptr())
     };
+    load_apart(m, from, by) = {
+        if by != 2 || m != LANES {
+            return vld1q_f32(super::some_apart::<LANES>(m, from, by).as_ptr());
+        }
+        // The even elements of a vector, and the odd ones of another that begins with its last element.
+        let (low, high) = (vld1q_f32(from), vld1q_f32(from.wrapping_add(3)));
+        vcombine_f32(vget_low_f32(vuzp1q_f32(low, low)), vget_low_f32(vuzp2q_f32(high, high)))
+    };
     store(m, to, v) = if m == LANES { vst1q_f32(to, v) } else { store_some(m, to, v) };
 }
 
@@ -248,6 +296,7 @@ vectors! {
     to_int(a, low, high) = each(|i| words(a[i].clamp(low, high) as i32));
     load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { super::some(m, from) };
     load_halves(m, from) = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
+    load_apart(m, from, by) = super::some_apart(m, from, by);
     store(m, to, v) = if m == LANES { to.cast::<Vector>().write(v) } else { v.as_ptr().copy_to_nonoverlapping(to, m) };
 }
 
@@ -277,5 +326,19 @@ unsafe fn some<T: Copy + Default, const N: usize>(n: usize, from: *const T) -> [
     let mut all = [T::default(); N];
     // SAFETY: as said.
     unsafe { from.copy_to_nonoverlapping(all.as_mut_ptr(), n) };
+    all
+}
+
+/// `n` elements so far apart, and zeros.
+///
+/// # Safety
+/// `n` such elements are readable, and `n` is at most `N`.
+#[inline]
+unsafe fn some_apart<const N: usize>(n: usize, from: *const f32, by: usize) -> [f32; N] {
+    let mut all = [0.0; N];
+    for (i, to) in all.iter_mut().enumerate().take(n) {
+        // SAFETY: as said.
+        *to = unsafe { *from.add(i * by) };
+    }
     all
 }

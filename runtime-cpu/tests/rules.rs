@@ -174,6 +174,47 @@ fn depthwise_convolutions_run_in_lanes() {
     }
 }
 
+/// Windows over images with the channels first: rows of lanes that a weight scales, groups that share what they read,
+/// and pools; lanes lie up to four elements apart, or farther.
+#[test]
+fn windows_with_channels_first_run_in_lanes() {
+    let sizes =
+        [(1, 1, 1, 19), (2, 1, 1, 40), (2, 1, 0, 71), (3, 1, 1, 29), (4, 1, 1, 70), (5, 1, 1, 33), (1, 2, 2, 50)];
+    for (stride, dilation, pad, w) in sizes {
+        let (h, reach) = (11, 2 * dilation + 1);
+        let [oh, ow] = [h, w].map(|n| (n + 2 * pad - reach) / stride + 1);
+        let place = |v: &str, r: &str| format!("{v} * {stride} + {r} * {dilation} - {pad}");
+        let (y, x) = (place("i", "r"), place("j", "s"));
+        let inside = format!("all({y} >= 0, {y} < {h}, {x} >= 0, {x} < {w})");
+        let text = |group: i64, combiner: &str, loops: &str, value: &str, result: &str| {
+            let depth = 6 / group * group;
+            format!(
+                "tensor @f(%x: f32[6,{h},{w}], %k: f32[6,{group},3,3], %b: f32[6], out %y: f32[6,{oh},{ow}]) {{
+  buffer %t: f32[6,{oh},{ow}] global
+  for a in 0..{depth} {{ for i in 0..{oh} {{ for j in 0..{ow} {{ {loops} for r in 0..3 {{ for s in 0..3 {{
+    block t reduce {combiner} init {{ %t[a, i, j] <- {value} }}
+  }} }} }} }} }} {}
+  for c in 0..6 {{ for p in 0..{oh} {{ for q in 0..{ow} {{ block y {{ %y[c, p, q] <- {result} }} }} }} }}
+}}",
+                if loops.is_empty() { "" } else { "}" }
+            )
+        };
+        let image = format!("select({inside}, %x[a, {y}, {x}], 0.0)");
+        let shared = format!("select({inside}, %x[a / 3 * 3 + d, {y}, {x}], 0.0) * %k[a, d, r, s]");
+        let bias = "max(%t[c, p, q] + %b[c], 0.0)";
+        for text in [
+            text(1, "sum", "", &format!("{image} * %k[a, 0, r, s]"), bias),
+            text(1, "sum", "", &format!("{image} * %k[a, 0, r, s]"), "%t[c, p, q] * %b[c]"),
+            text(3, "sum", "for d in 0..3 {", &shared, bias),
+            text(1, "sum", "", &image, "%t[c, p, q] * 0.125"),
+            text(1, "max", "", &format!("select({inside}, %x[a, {y}, {x}], -0.25)"), "%t[c, p, q]"),
+            text(1, "min", "", &format!("select({inside}, %x[a, {y}, {x}], 9.0)"), "%t[c, p, q]"),
+        ] {
+            check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}: {text}")));
+        }
+    }
+}
+
 #[test]
 fn groups_are_products_or_share_what_they_read() {
     for (groups, channels, h, k, stride, pad) in [

@@ -175,6 +175,9 @@ impl Op for Conv {
         let Some(Some(w)) = inputs.get(1) else { return 0 };
         macs_of(&(outputs[0].numel() * product(&w.shape[1..])))
     }
+    fn channels_of_group(&self, inputs: &[Option<&TensorType>]) -> Option<i64> {
+        Some((*inputs.get(1)?)?.shape[0].as_const()? / self.group.max(1))
+    }
 }
 
 impl Conv {

@@ -325,6 +325,9 @@ impl Op for ConvTranspose {
         let (Some(Some(x)), Some(Some(w))) = (inputs.first(), inputs.get(1)) else { return 0 };
         macs_of(&(x.numel() * product(&w.shape[1..])))
     }
+    fn channels_of_group(&self, inputs: &[Option<&TensorType>]) -> Option<i64> {
+        (*inputs.get(1)?)?.shape.get(1)?.as_const()
+    }
 }
 
 fn import_conv_transpose(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {

@@ -30,7 +30,11 @@
 //! Callbacks ([`AlterLayout`], like TVM's FTVMAlterOpLayout) may set the layout of an op on a target, or replace the
 //! op. Options of the pass have priority over callbacks, and callbacks over the mode.
 //!
-//! In mode `auto` the choice is compared with the original layouts and, if it mixes layouts, with the other layout
+//! On a processor mode `auto` is NHWC, but for convolutions whose groups have fewer channels than a vector has lanes and
+//! for ops that are no products: these have the cheapest layout. Transposed convolutions with such groups become
+//! convolutions first (`transposed-phases`).
+//!
+//! On devices the choice in mode `auto` is compared with the original layouts and, if it mixes layouts, with the other layout
 //! everywhere. The comparison is of the whole module after fusion (`whole.rs`), since a layout also changes kernels
 //! between anchors. The cheapest is kept. Measured costs are not compared this way.
 //!
@@ -56,7 +60,8 @@ mod scheme;
 mod tests;
 mod whole;
 
-use super::{LayoutMode, Pass, PassContext, PassError};
+use super::transposed_phases::TransposedPhases;
+use super::{LayoutMode, Pass, PassBase, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::Module;
 use crate::name::Name;
@@ -86,20 +91,27 @@ impl Pass for AutoLayout {
         1
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mode = match self.mode.unwrap_or(cx.layout) {
+        let (mode, narrow) = match (self.mode.unwrap_or(cx.layout), cx.profile.machine.register_tile()) {
             // Register tiles store rows of channels, which the estimate of a product does not tell apart.
-            LayoutMode::Auto if cx.profile.machine.register_tile().is_some() => LayoutMode::Nhwc,
-            mode => mode,
+            (LayoutMode::Auto, Some([_, columns])) => (LayoutMode::Nhwc, i64::from(columns / 2)),
+            (mode, _) => (mode, 0),
         };
+        let mut split = false;
+        if narrow > 0 && cx.profile.prefers_nhwc {
+            // Convolutions of phases have a layout each.
+            let phases = TransposedPhases { narrow, ..TransposedPhases::default() };
+            split = cx.enabled(phases.name(), phases.opt_level()) && phases.run(module, cx)?;
+        }
         let Some(scheme) = alter::wished_scheme(module, mode, cx).or_else(|| scheme_for(mode, cx)) else {
             if mode != LayoutMode::None {
                 let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);
                 cx.missed(self, &[], message);
             }
-            return Ok(false);
+            return Ok(split);
         };
-        let mut changed = on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
+        let mut changed = split | on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
         let mut pins = Pins::new([&self.nchw, &self.nhwc, &self.packed], mode, scheme);
+        pins.narrow = narrow;
         let start = (mode == LayoutMode::Auto).then(|| whole::Start::of(module, cx));
         let before = (scheme.is_packed() && module.functions.values().any(stands_in_nhwc)).then(|| module.clone());
         if before.is_some() {

@@ -24,7 +24,7 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::cost::{NodeForm, Weighed};
 use crate::fault::Fault;
-use crate::graph::{Constant, Module, NodeId, TensorType};
+use crate::graph::{Constant, Function, Module, NodeId, TensorType};
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::OpRef;
@@ -41,6 +41,8 @@ attr_struct! {
     pub struct TransposedPhases("transposed-phases") {
         /// Replaces whatever it costs, and with weights of 0 too.
         pub always: bool = false,
+        /// Replaces those alone whose groups have fewer channels; 0: any.
+        pub narrow: i64 = 0,
     }
 }
 
@@ -52,7 +54,7 @@ impl Pass for TransposedPhases {
         let model = cx.costs();
         Ok(rewrite_functions(module, |r| {
             for n in r.f.walk() {
-                if r.is_dead(n) {
+                if r.is_dead(n) || self.narrow > 0 && !is_narrow(&r.f, n, self.narrow) {
                     continue;
                 }
                 r.normalize(n);
@@ -81,6 +83,11 @@ impl Pass for TransposedPhases {
             }
         }))
     }
+}
+
+/// True for an op with fewer than `least` channels in a group.
+fn is_narrow(f: &Function, n: NodeId, least: i64) -> bool {
+    f.nodes[n].op.channels_of_group(&f.node_types(n).0).is_some_and(|channels| channels < least)
 }
 
 /// The forms that a transposed convolution may get.
@@ -316,7 +323,8 @@ mod tests {
                     .collect();
                 let x = random(&sizes, 3);
                 let want = run_function(&m, main, std::slice::from_ref(&x)).expect("runs");
-                run_pass(&TransposedPhases { always: true }, &mut m, &mut PassContext::default()).expect("a pass");
+                run_pass(&TransposedPhases { always: true, narrow: 0 }, &mut m, &mut PassContext::default())
+                    .expect("a pass");
                 assert!(m.main().walk().into_iter().all(|n| !m.main().nodes[n].op.is::<ConvTranspose>()), "{text}");
                 let got = run_function(&m, main, &[x]).expect("runs");
                 assert_close(&got[0], &want[0], 1e-5);

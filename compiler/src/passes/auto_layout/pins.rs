@@ -14,6 +14,9 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
+    /// Anchors whose groups have fewer channels, and those that are no products, have the cheapest layout, whatever the
+    /// mode; 0: none.
+    pub narrow: i64,
     /// The treatment of anchors without another pin.
     pub anchors: Anchors,
     /// Whether an anchor got NCHW.
@@ -72,12 +75,12 @@ impl Pins {
         let mut list = of(nchw, DataLayout::Nchw);
         list.extend(of(nhwc, DataLayout::Nhwc));
         list.extend(of(packed_nodes, packed));
-        Pins { mode, scheme, list, anchors: Anchors::Free, mixed: false }
+        Pins { mode, scheme, list, narrow: 0, anchors: Anchors::Free, mixed: false }
     }
     /// Those of the same run, for all anchors alike.
     pub fn uniform(&self, anchors: Anchors) -> Pins {
         let list = self.list.iter().map(|p| Pin { used: false, ..*p }).collect();
-        Pins { mode: self.mode, scheme: self.scheme, list, anchors, mixed: false }
+        Pins { mode: self.mode, scheme: self.scheme, list, narrow: self.narrow, anchors, mixed: false }
     }
     /// The layouts to choose between.
     pub fn scheme(&self) -> Scheme {
@@ -109,9 +112,15 @@ impl Pins {
                 let (inputs, outputs) = f.node_types(n);
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
+            let free = || {
+                let fixed = || f.node_types(n).1.iter().all(|t| t.const_shape().is_some());
+                let channels = f.nodes[n].op.channels_of_group(&f.node_types(n).0);
+                self.narrow > 0 && channels.map_or_else(|| !counted() && fixed(), |own| own < self.narrow)
+            };
             let by_mode = match self.mode {
                 _ if self.anchors == Anchors::Stay && m.anchor => Some((m.source_layout, Decider::Whole)),
                 _ if self.anchors == Anchors::Move && m.anchor => Some((1, Decider::Whole)),
+                _ if m.anchor && free() => None,
                 LayoutMode::Nchw if m.anchor => Some((0, Decider::Mode(self.mode))),
                 LayoutMode::Nhwc if m.anchor => Some((1, Decider::Mode(self.mode))),
                 // As in TVM, convolutions are altered and the rest follows them.

@@ -1,6 +1,7 @@
 //! Layout propagation on real ops, always compared with the interpreter.
 
 use super::*;
+use crate::graph::NodeId;
 use crate::interpreter::run_function;
 use crate::ops::conv::Conv;
 use crate::ops::window::DataLayout;
@@ -146,4 +147,35 @@ fn auto_is_no_dearer_than_either() {
     let (nhwc, r) = cost(LayoutMode::Nhwc);
     assert_eq!(r.nhwc, 2);
     assert!(nhwc.is_some_and(|time| time.ends_with(" ms")), "{:?}", r.remarks);
+}
+
+/// On a processor: convolutions of narrow groups and pools have the cheaper layout, the others run in NHWC.
+#[test]
+fn narrow_groups_of_processors_are_weighed() {
+    let after = |result: &str, body: &str| {
+        let text = format!(
+            "const @d : f32[64,1,3,3] = random(1)\nconst @w : f32[64,64,1,1] = random(2)\n\
+             graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,{result}]) {{\n  %d = const @d\n  %w = const @w\n{body}\n}}\n"
+        );
+        let mut m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let mut cx = PassContext::new(DeviceProfile::processor(2, [14, 32]));
+        (cx.layout, cx.opt_level) = (LayoutMode::Auto, 3);
+        run_pass(&AutoLayout::default(), &mut m, &mut cx).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        run_pass(&EliminateDead {}, &mut m, &mut cx).expect("the pass runs");
+        let f = m.main();
+        let layout = |n: &NodeId| f.nodes[*n].op.layout().map(|l| (f.nodes[*n].op.name(), l.data_layout()));
+        f.walk().iter().filter_map(layout).collect::<Vec<_>>()
+    };
+    let depthwise = "  %0 = conv %x, %d {group=64, pads=[1,1,1,1]}";
+    let (first, last) = ("  %0 = conv %x, %w", "  %2 = conv %1, %w");
+    let within = "  %1 = conv %0, %d {group=64, pads=[1,1,1,1]}";
+    let [nchw, nhwc] = [DataLayout::Nchw, DataLayout::Nhwc];
+    assert_eq!(after("56,56", &format!("{depthwise}\n  return %0")), [("conv", nchw)]);
+    assert_eq!(after("56,56", &format!("{first}\n  return %0")), [("conv", nhwc)]);
+    assert_eq!(after("56,56", &format!("{first}\n{within}\n{last}\n  return %2")), [("conv", nhwc); 3]);
+    let pool = "  %0 = max_pool %x {kernel=[3,3], pads=[1,1,1,1]}\n  return %0";
+    assert_eq!(after("56,56", pool), [("max_pool", nchw)]);
+    let transposed =
+        "  %0 = conv_transpose %x, %d {group=64, strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]}\n  return %0";
+    assert_eq!(after("112,112", transposed).iter().filter(|n| n.0 == "conv").count(), 4);
 }

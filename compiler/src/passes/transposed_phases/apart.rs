@@ -230,7 +230,7 @@ mod tests {
             let x = random(&data.split(',').map(|n| n.parse().expect("a number")).collect::<Vec<usize>>(), 3);
             let want = run_function(&m, main, std::slice::from_ref(&x)).expect("runs");
             let mut cx = PassContext::new(DeviceProfile::processor(1, [14, 32]));
-            run_pass(&TransposedPhases { always: true }, &mut m, &mut cx).expect("a pass");
+            run_pass(&TransposedPhases { always: true, narrow: 0 }, &mut m, &mut cx).expect("a pass");
             assert!(m.main().walk().into_iter().all(|n| !m.main().nodes[n].op.is::<ConvTranspose>()), "{text}");
             let got = run_function(&m, main, &[x]).expect("runs");
             assert_close(&got[0], &want[0], 1e-5);

@@ -45,7 +45,7 @@ pub use cost::Cost;
 pub use digest::digest;
 pub use prices::{COUNTS, Count, Counts};
 pub(in crate::schedule) use processor::{
-    LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel, row_task_kernel,
+    LaneTasks, NEAR_LANES, RegisterTiles, lane_kernel, read_again, register_tile_kernel, row_task_kernel,
 };
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use rates::usual_width;

@@ -12,6 +12,7 @@ use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
 use crate::tir::{Block, BufferId, Domain, Expr};
 use crate::traffic::element_bytes;
+use std::ops::RangeInclusive;
 
 /// Register tiles, all alike.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,9 @@ pub(in crate::schedule) struct RegisterTiles {
     /// Bytes of operands that are read again: from a core's second cache, and from beyond it.
     pub again: [f64; 2],
 }
+
+/// How far apart the lanes of an operand may lie that a tile reads, in elements; next to each other is nearer.
+pub(in crate::schedule) const NEAR_LANES: RangeInclusive<i64> = 2..=4;
 
 /// Bytes after which places share a set of the first cache; rows half as far apart that do not disturb each other.
 const SET: f64 = 4096.0;
@@ -226,11 +230,14 @@ impl<'s, 'f> Counter<'s, 'f> {
         // Rows that have a right operand of their own are tiles of their own.
         let rows_loop = spatial.iter().rev().filter(|l| l.1 > 1).nth(1).filter(|_| rows > 1.0).map(|l| l.0);
         let step = |r: &Read| rows_loop.map_or(Some(0), |v| self.step(r, v));
+        // Those that move the operand with lanes alone scale each row of it.
         let apart = sides.product && sides.moving.iter().any(|r| step(r) != Some(0));
-        let rows = if apart { 1.0 } else { rows };
+        let scaled = apart && rows_loop.is_some() && sides.still.iter().all(|r| step(r) == Some(0));
+        let rows = if apart && !scaled { 1.0 } else { rows };
         let row_bytes = sides.still.iter().filter_map(step).map(|n| 4.0 * n.unsigned_abs() as f64).sum::<f64>();
         let calls = results / (rows * columns);
-        if let (true, Some(depth)) = (sides.product, taps.last().filter(|_| !padded || taps.len() > 1)) {
+        let product = sides.product && !scaled;
+        if let (true, Some(depth)) = (product, taps.last().filter(|_| !padded || taps.len() > 1)) {
             let deep = iterations(&taps);
             let depth = if sides.conditions_on(depth.0) { 1.0 } else { depth.1 as f64 };
             let right = columns * deep * 4.0;
@@ -255,9 +262,12 @@ impl<'s, 'f> Counter<'s, 'f> {
             return self.product(&tiles);
         }
         let deep = iterations(&taps);
-        self.add(Count::WindowTile, calls);
-        self.add(Count::WindowPart, calls * (rows / 6.0).ceil() * (columns / self.tile[1]).ceil());
-        self.add(Count::WindowVector, calls * self.vectors(rows, columns) * deep);
+        // Columns in a border are tiles of their own, of a part each.
+        let borders = if lane.is_some_and(|v| sides.conditions_on(v)) { 2.0 } else { 0.0 };
+        let vectors = self.vectors(rows, columns) + borders * rows;
+        self.add(Count::WindowTile, calls * (1.0 + borders));
+        self.add(Count::WindowPart, calls * (rows / 6.0).ceil() * ((columns / self.tile[1]).ceil() + borders));
+        self.add(Count::WindowVector, calls * vectors * deep * if sides.spread { 2.0 } else { 1.0 });
         self.add(Count::WindowEdge, if padded { calls * rows } else { 0.0 });
     }
     /// How the operands of a reduction lie for neighbouring results along `lane`; `None` if it is no tile.
@@ -269,21 +279,25 @@ impl<'s, 'f> Counter<'s, 'f> {
             self.stages.pack(&mut demand, order);
             demand.reads
         };
-        let (mut moving, mut still, mut operands) = (vec![], vec![], vec![]);
+        let (mut moving, mut still, mut operands, mut spread) = (vec![], vec![], vec![], false);
         let mut packed = packed;
         for e in list {
             let o = Operand::of(e)?;
             let at = packed.iter().position(|x| x.buffer == o.buffer && x.index == o.indices)?;
             match self.step(&packed[at], lane) {
                 Some(0) => still.push(packed.swap_remove(at)),
-                Some(1) => moving.push(packed.swap_remove(at)),
+                Some(n) if n == 1 || NEAR_LANES.contains(&n) => {
+                    spread |= n > 1;
+                    moving.push(packed.swap_remove(at));
+                }
                 _ => return None,
             }
             operands.push(o);
         }
         let product = moving.len() == 1 && still.len() == 1;
         let padded = operands.iter().any(|o| !o.conditions.is_empty());
-        (!moving.is_empty()).then_some(Sides { product, padded, operands, moving, still })
+        let fits = !moving.is_empty() && !(spread && moving.len() > 1);
+        fits.then_some(Sides { product, padded, spread, operands, moving, still })
     }
     /// Bytes between rows of a right operand, which the loop walks; packed rows are as long as the packed dimension.
     fn row_bytes(&self, r: &Read, depth: Option<&Loop>) -> f64 {
@@ -398,6 +412,8 @@ struct Sides<'b> {
     product: bool,
     /// An operand stands under conditions.
     padded: bool,
+    /// Lanes of the operand that has them are a few elements apart.
+    spread: bool,
     operands: Vec<Operand<'b>>,
     /// Those that lie next to each other for neighbouring results, and those that are the same.
     moving: Vec<Read>,

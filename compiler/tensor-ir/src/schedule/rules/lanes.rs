@@ -20,7 +20,7 @@ use crate::dtype::DType;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::schedule::estimate::{
-    KernelEstimate, LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
+    KernelEstimate, LaneTasks, NEAR_LANES, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
 };
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
@@ -31,11 +31,17 @@ use crate::tir::{Block, BufferId, Encoding, Expr, Scope};
 const ENOUGH: i64 = 256;
 /// Lanes of a task, at most, where its innermost loop is longer.
 const MOST: i64 = 1 << 14;
+/// The same where a task keeps nothing in memory, and the tasks for a core that are left then, at least.
+const ENOUGH_ALONE: i64 = 1 << 12;
+const MOST_ALONE: i64 = 1 << 16;
+const TASKS_OF_CORE: i64 = 8;
 /// Sums that a task keeps where a loop has an open length, about; and the least part of that loop.
 const KEPT: i64 = 1 << 11;
 const FEW: i64 = 8;
 /// Sums of rows that share what they read, at most: they stay in the core's second cache.
 const MOST_SHARED: i64 = 1 << 16;
+/// Elements of a sum whose lanes lie a few elements apart, at most: a window of a few channels.
+const MOST_SPREAD: i64 = 1 << 10;
 /// Elements of a line of the cache.
 const LINE: i64 = 16;
 
@@ -70,7 +76,9 @@ fn kept(view: &View<'_>, unit: &Unit) -> Result<Vec<i64>, Decline> {
     let loops = loops(view, unit)?;
     // An open size counts as many.
     let extents: Vec<i64> = loops.iter().map(|l| l.extent.as_const().unwrap_or(i64::MAX)).collect();
-    let usual = kept_loops(&extents, i64::from(view.profile.cores), least_kept(unit, across(view, unit)));
+    let cores = i64::from(view.profile.cores);
+    let usual = kept_loops(&extents, cores, least_kept(unit, across(view, unit)));
+    let usual = if unit.reduce.is_some() { usual } else { kept_alone(&extents, cores, usual) };
     let lanes = |n: &usize| extents[extents.len() - n..].iter().fold(1i64, |all, n| all.saturating_mul(*n));
     let alone = unit.window.is_some() || shared_rows(view, unit).is_some();
     let others = (1..extents.len()).filter(|n| !alone && *n != usual && lanes(n) <= MOST);
@@ -145,6 +153,20 @@ fn kept_loops(extents: &[i64], cores: i64, least: usize) -> usize {
     inner
 }
 
+/// How many loops a task keeps that has no sums, at least `inner`: short runs of lanes cost as much as their task.
+fn kept_alone(extents: &[i64], cores: i64, mut inner: usize) -> usize {
+    let product = |part: &[i64]| part.iter().fold(1i64, |all, n| all.saturating_mul(*n));
+    while let Some(at) = extents.len().checked_sub(inner + 1) {
+        let lanes = product(&extents[at + 1..]);
+        let whole = product(&extents[at..]) <= MOST_ALONE && product(&extents[..at]) >= cores * TASKS_OF_CORE;
+        if lanes >= ENOUGH_ALONE || !whole {
+            break;
+        }
+        inner += 1;
+    }
+    inner
+}
+
 /// Results of a product that differ in constants alone, lane by lane: they read the same elements.
 struct SharedRows {
     /// The loop over these results.
@@ -166,7 +188,7 @@ fn shared_rows(view: &View<'_>, unit: &Unit) -> Option<SharedRows> {
     goes_across(view, unit).is_none().then_some(())?;
     let own = output_variables(view.f, view.block(unit.reduce?)?, view.block(unit.output)?).ok()?;
     let lane = own.iter().find(|p| p.1 == lanes)?.0;
-    is_next(view, view.block(unit.reduce?)?, lane).then_some(())?;
+    is_near(view, view.block(unit.reduce?)?, lane).then_some(())?;
     (view.product(&[rows, lanes]) <= MOST_SHARED).then_some(())?;
     let outer = loops.iter().map(|l| l.var).filter(|v| ![rows, lanes].contains(v)).collect();
     Some(SharedRows { rows, lanes, outer, depth: view.product(&c.k) })
@@ -382,11 +404,26 @@ fn goes_across(view: &View<'_>, unit: &Unit) -> Option<Name> {
     let (r, c) = (view.block(reduce)?, view.block(unit.output)?);
     let last = lane(view, unit)?;
     let lane = output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
-    let next = |v: Name| is_next(view, r, v);
-    if lane.is_some_and(next) {
+    if lane.is_some_and(|v| is_near(view, r, v)) {
         return None;
     }
-    view.f.reduction_loops(reduce).into_iter().find(|v| next(*v))
+    view.f.reduction_loops(reduce).into_iter().find(|v| is_next(view, r, *v))
+}
+
+/// True if a load of the block moves by a few elements with the loop, as tiles read their lanes.
+fn is_near(view: &View<'_>, b: &Block, v: Name) -> bool {
+    let plain = |buffer: BufferId| {
+        let of = &view.f.buffers[buffer];
+        of.dtype == DType::F32 && of.encoding == Encoding::Native
+    };
+    // Longer ones are added up in partial sums.
+    let short = || view.product(&view.f.reduction_loops(b.name)) <= MOST_SPREAD;
+    let near = |load: (BufferId, &[Int])| match stride(view, load, v) {
+        Some(1) => true,
+        Some(step) => NEAR_LANES.contains(&step) && plain(load.0) && short(),
+        None => false,
+    };
+    b.value.loads().into_iter().any(near)
 }
 
 /// True if a load of the block moves from one element to the next with the loop.
