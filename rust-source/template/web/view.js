@@ -86,7 +86,7 @@ function showInputs() {
       state(`${t.name} is from ${file.files[0].name}`);
     });
   }
-  $("npz").onchange = () => busy(async () => take(readNpz(new Uint8Array(await $("npz").files[0].arrayBuffer()))));
+  $("npz").onchange = () => busy(async () => take(await readNpz(new Uint8Array(await $("npz").files[0].arrayBuffer()))));
   $("inputs").hidden = false;
 }
 function take(arrays) {

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The script that drives the page.
 const DRIVE: &str = include_str!("drive_compiler.js");
 
+/// The module that scripts which drive this page share.
+const ONE: &str = include_str!("one.js");
+
 /// A script that takes WebGPU away before the page starts.
 const WITHOUT: &str = "Object.defineProperty(navigator, \"gpu\", { value: undefined });\n";
 
@@ -56,7 +59,7 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     }
     let runs = folder.join("run");
     for (name, model) in models(&folder) {
-        same(weft, &model, &runs.join(&name)).map_err(|e| format!("{name}, compiled in the page: {e}"))?;
+        same(weft, &model, &[], &runs.join(&name)).map_err(|e| format!("{name}, compiled in the page: {e}"))?;
     }
     for n in ROWS {
         let run = runs.join(format!("open-{n}"));
@@ -95,6 +98,7 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
         ("without.html", with(&script("without.js"), "")),
         ("drive_compiler.js", DRIVE.into()),
         ("seen.js", SEEN.into()),
+        ("one.js", ONE.into()),
         ("without.js", WITHOUT.into()),
         ("open.weft", OPEN.into()),
         ("host.weft", HOST.into()),
@@ -104,11 +108,23 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     NETWORKS.iter().try_for_each(|(name, text)| write(&folder.join(format!("{name}.weft")), text.as_bytes()))
 }
 
+/// A copy of the page as `NAME.html`, which a script drives.
+pub fn driven_by(folder: &Path, name: &str, script: &str) -> Result<(), String> {
+    let index = folder.join("index.html");
+    let html = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
+    let script_of = format!("<script type=\"module\" src=\"drive_{name}.js\"></script></html>");
+    let driven = html.replace("</html>", &script_of);
+    write(&folder.join(format!("{name}.html")), driven.as_bytes())?;
+    write(&folder.join(format!("drive_{name}.js")), script.as_bytes())
+}
+
 /// The command compiles for the page's profile to the same files, and the interpreter computes what the page did.
-fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
+pub fn same(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
     let native = run.join("native");
     let mut c = Command::new(weft);
     c.args(["export", model, "-q", "--target"]).arg(run.join("profile.json")).arg("--web").arg(&native);
+    let sizes: Vec<&str> = sizes.iter().flat_map(|s| ["--dim", s]).collect();
+    c.args(&sizes);
     succeed(&mut c)?;
     let digests = run.join("digests");
     let made = std::fs::read_to_string(&digests).map_err(|e| format!("{}: {e}", digests.display()))?;
@@ -127,7 +143,7 @@ fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
     if kernels == 0 || own != kernels {
         return Err(format!("the page made {kernels} kernels, the command {own}"));
     }
-    agrees(weft, model, &[], run)
+    agrees(weft, model, &sizes, run)
 }
 
 /// The interpreter computes from a run's inputs what the page did.

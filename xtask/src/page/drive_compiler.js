@@ -1,17 +1,9 @@
 // Drives the compiler's page as a reader would, and tells the server what it saw.
-import { compiled, host, weights } from "./compiler.js";
-import { $, drive, expect, page, put, rounded, sentence, until, values } from "./seen.js";
+import { compiled, weights } from "./compiler.js";
+import { one } from "./one.js";
 import { open } from "./runner.js";
+import { $, drive, drop, expect, idle, page, put, sentence, until, values } from "./seen.js";
 
-const idle = () => until(() => !$("compile").disabled);
-const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
-/** Drops a file on the page, with others, and waits until it is compiled and open, or refused. */
-async function drop(name, content, ...others) {
-  const dataTransfer = new DataTransfer();
-  for (const f of [...others, new File([content], name)]) dataTransfer.items.add(f);
-  dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
-  await idle();
-}
 /** Takes a form of a network of the zoo, and waits. */
 async function zoo(name) {
   $("zoo").append(new Option(name, name));
@@ -28,28 +20,6 @@ async function downloaded(id) {
   await idle();
   HTMLAnchorElement.prototype.click = real;
   return kept[0];
-}
-
-/** The file of all weights, which a page never has at once. */
-async function blob() {
-  const { plan } = compiled(), all = new Uint8Array(plan.weightBytes);
-  for (const { weights: at } of plan.buffers) if (at !== null) all.set(await weights(at), at);
-  return all;
-}
-/** Compiles and runs a network; puts what it was compiled to into the folder. */
-async function one(name, take) {
-  await take();
-  await page();
-  const { files, request, plan } = compiled();
-  const made = files.filter((f) => f.path !== "open.json");
-  const lines = await Promise.all([...made, { path: "weights.bin", bytes: await blob() }].map(async (f) => `${f.path} ${await digest(f.bytes)}`));
-  await put(`${name}/digests`, lines.sort().join("\n"));
-  await put(`${name}/profile.json`, JSON.stringify(request.profile));
-  const of = (path) => files.find((f) => f.path === path).bytes;
-  const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
-  const { network } = await values({ plan, weights, texts }, `${name}/`, { host });
-  if (network.dispatches.length >= 10) await rounded(network);
-  network.destroy();
 }
 
 /** A trace that the command wrote. */
