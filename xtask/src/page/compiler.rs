@@ -25,6 +25,9 @@ const ROWS: [u32; 2] = [5, 64];
 /// A network with a loop in which a node computes beyond 32 bits, which is the host's.
 const HOST: &str = include_str!("host.weft");
 
+/// A network in which a node decides how many rows a result has.
+const DECIDED: &str = include_str!("decided.weft");
+
 /// A model whose weights are in a file beside it.
 const BESIDE: &str = "beside.onnx";
 
@@ -65,7 +68,9 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         let run = runs.join(format!("open-{n}"));
         agrees(weft, &folder.join("open.weft").display().to_string(), &["--dim", &format!("n={n}")], &run)?;
     }
-    agrees(weft, &folder.join("host.weft").display().to_string(), &[], &runs.join("host"))?;
+    for name in ["host", "decided"] {
+        agrees(weft, &folder.join(format!("{name}.weft")).display().to_string(), &[], &runs.join(name))?;
+    }
     // A trace of the page opens in the command.
     succeed(Command::new(weft).arg("report").arg(runs.join("network.trace")).arg("-o").arg(runs.join("report.html")))
 }
@@ -102,6 +107,7 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
         ("without.js", WITHOUT.into()),
         ("open.weft", OPEN.into()),
         ("host.weft", HOST.into()),
+        ("decided.weft", DECIDED.into()),
     ] {
         write(&folder.join(name), text.as_bytes())?;
     }

@@ -1,12 +1,10 @@
-//! Pages of `weft export --web` by npm's Dawn for Node: WebGPU without a browser, and on drivers that browsers refuse.
-//!
-//! Where this machine's driver grants no halves, the network in halves also runs on a driver that has them
-//! (`scripts/with-driver.sh`).
+//! Pages of `weft export --web` by npm's Dawn for Node: WebGPU without a browser, on software drivers
+//! (`scripts/with-driver.sh`): one without halves, and one that has them and that browsers refuse.
 
 use super::browser::write;
 use super::compiler::agrees;
 use super::exports::NETWORKS;
-use crate::cargo::{run, succeeds, target_dir};
+use crate::cargo::{succeeds, target_dir};
 use crate::driver;
 use crate::report::succeed;
 use std::path::{Path, PathBuf};
@@ -18,11 +16,12 @@ const SCRIPT: &str = include_str!("dawn.mjs");
 /// npm's package of Dawn.
 const PACKAGE: &str = "webgpu@0.6.2";
 
-/// A software driver that has halves.
+/// A software driver without halves, and one that has them.
+const DRIVER: &str = "swiftshader";
 const HALVES: &str = "lavapipe-new";
 
 /// Runs the networks that pages are driven with, and one in halves. Where there is no Node, or the package or a driver
-/// with halves cannot be had, that is said loudly.
+/// cannot be had, that is said loudly.
 ///
 /// # Errors
 /// The first network that fails.
@@ -34,25 +33,31 @@ pub fn check(weft: &Path) -> Result<(), String> {
         eprintln!("\n!!! npm does not install {PACKAGE}, so no page is run by Dawn for Node\n");
         return Ok(());
     }
+    let cannot_be_had = |driver: &str| {
+        let why = driver::run(&[driver.into(), "true".into()]).err()?;
+        eprintln!("\n!!! {driver} cannot be had ({why}), so no network runs on it by Dawn for Node\n");
+        Some(())
+    };
+    if cannot_be_had(DRIVER).is_some() {
+        return Ok(());
+    }
     for (name, text) in NETWORKS {
         let model = folder.join(format!("{name}.weft"));
         write(&model, text.as_bytes())?;
         let page = exported(weft, &folder, &model, &["--target", "baseline"])?;
-        if !ran(weft, &model, &page, None, &[])? {
+        if !ran(weft, &model, &page, DRIVER, &[])? {
             return Err(format!("{name} did not run"));
         }
     }
     let model = folder.join(format!("{}.weft", NETWORKS[0].0));
     let page = exported(weft, &folder, &model, &["--target", "webgpu", "--amp", "fp16"])?;
-    // Halves that are not granted are a sentence, and a driver that has them is asked next.
-    if ran(weft, &model, &page, None, HALF)? {
+    if ran(weft, &model, &page, DRIVER, HALF)? {
+        return Err(format!("{DRIVER} grants halves"));
+    }
+    if cannot_be_had(HALVES).is_some() || ran(weft, &model, &page, HALVES, HALF)? {
         return Ok(());
     }
-    if let Err(why) = driver::run(&[HALVES.into(), "true".into()]) {
-        eprintln!("\n!!! {HALVES} cannot be had ({why}), so no network runs in halves by Dawn for Node\n");
-        return Ok(());
-    }
-    if ran(weft, &model, &page, Some(HALVES), HALF)? { Ok(()) } else { Err(format!("{HALVES} grants no halves")) }
+    Err(format!("{HALVES} grants no halves"))
 }
 
 /// Exports a model; gives the folder.
@@ -66,19 +71,13 @@ fn exported(weft: &Path, folder: &Path, model: &Path, options: &[&str]) -> Resul
     Ok(page)
 }
 
-/// Runs a page's network, on a software driver or on what is here; gives whether that has what the network needs. The
-/// interpreter is the judge of its results.
-fn ran(weft: &Path, model: &Path, page: &Path, on: Option<&str>, tolerances: &[&str]) -> Result<bool, String> {
+/// Runs a page's network on a driver; gives whether that has what the network needs, which the script checks is said if
+/// not. The interpreter is the judge of its results.
+fn ran(weft: &Path, model: &Path, page: &Path, driver: &str, tolerances: &[&str]) -> Result<bool, String> {
     eprint!("Dawn for Node, {}: ", page.file_name().unwrap_or_default().to_string_lossy());
-    let words = ["node".to_string(), page.with_file_name("dawn.mjs").display().to_string(), page.display().to_string()];
-    match on {
-        Some(name) => driver::run(&[&[name.to_string()], &words[..]].concat())?,
-        None => run({
-            let mut c = Command::new(&words[0]);
-            c.args(&words[1..]);
-            c
-        })?,
-    }
+    let script = page.with_file_name("dawn.mjs");
+    let words = [driver, "node", &script.display().to_string(), &page.display().to_string()].map(String::from);
+    driver::run(&words)?;
     if !page.join("run").join("outputs.npz").is_file() {
         return Ok(false);
     }

@@ -94,8 +94,9 @@ async function failures() {
   expect("a hostile name is text", $("error").textContent.includes("<img") && !document.querySelector("#error img") && document.title !== "1");
   await drop("forty.onnx", unsupported(40));
   expect("all 40 unsupported nodes are named", [...Array(40).keys()].every((i) => $("error").textContent.includes(`NoSuchOp${i}`)));
-  await zoo("ssdlite:smallest");
-  expect("what cannot run is said, with the node and the reason", /`boxes` is known only when `\/NonMaxSuppression`/.test($("error").textContent));
+  const again = (name) => `graph ${name}(%x: f32[8]) -> ("y": f32[8]) {\n  %0 = call @f %x : f32[8]\n  return %0\n}\n`;
+  await drop("recursion.weft", again("@main") + again("@f"));
+  expect("what cannot run is said, with the reason", /recursi/.test($("error").textContent));
   $("sizes").value = "nothing";
   $("ask").requestSubmit();
   await idle();
@@ -119,17 +120,31 @@ async function lost() {
   expect("a lost device is a sentence", /the device was lost/.test(await sentence(() => network.run({}))));
 }
 
-/** The page in a frame of a phone's width, in a browser without WebGPU. */
-async function phone() {
-  const frame = Object.assign(document.createElement("iframe"), { src: "without.html?model=squeezenet1_1:smallest" });
+/** The page in a frame of a phone's width. */
+async function framed(address, look) {
+  const frame = Object.assign(document.createElement("iframe"), { src: address });
   frame.style.width = "360px";
   document.body.append(frame);
   const inside = (id) => frame.contentDocument.getElementById(id);
   await until(() => frame.contentDocument?.getElementById("made")?.hidden === false && !inside("compile").disabled);
-  expect("without WebGPU that is said", /offers no WebGPU/.test(inside("error").textContent));
-  expect("and it is compiled", /kernels for the profile/.test(inside("about").textContent));
-  expect("a phone's width is enough", frame.contentDocument.documentElement.scrollWidth <= 360);
+  await look(inside);
+  const wide = () => frame.contentDocument.documentElement.scrollWidth;
+  expect(`a phone's width is enough for ${address}: ${wide()}`, wide() <= 360);
   frame.remove();
+}
+async function phone() {
+  await framed("without.html?model=squeezenet1_1:smallest", async (inside) => {
+    expect("without WebGPU that is said", /offers no WebGPU/.test(inside("error").textContent));
+    expect("and it is compiled", /kernels for the profile/.test(inside("about").textContent));
+  });
+  await framed("index.html?model=convolutions.weft", async (inside) => {
+    inside("time").click();
+    await until(() => !inside("run").disabled);
+    inside("wide").querySelector("tbody tr").click();
+    expect("a phone shows a kernel", inside("error").hidden && /@compute/.test(inside("wgsl").textContent));
+    inside("report").click();
+    await until(() => inside("frame").contentDocument?.querySelector("#graph .box"));
+  });
 }
 
 const violated = [];
@@ -143,7 +158,7 @@ drive(async () => {
   expect("the page starts", $("error").hidden && $("zoo").options.length > 5);
   expect("there is a profile of this adapter", $("profile").value === "this adapter");
   await trace();
-  for (const name of ["convolutions", "branch", "loop", "while", "rows", "quantised", "host"]) {
+  for (const name of ["convolutions", "branch", "loop", "while", "rows", "quantised", "host", "decided"]) {
     const text = await (await fetch(`${name}.weft`)).text();
     await one(name, () => drop(`${name}.weft`, text));
   }
