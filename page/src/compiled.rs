@@ -1,6 +1,6 @@
 //! A compiled network, with the files that a page takes from it.
 
-use crate::rest::{NODE, Rest};
+use crate::rest::{NODE, Rest, result};
 use crate::{Files, Request};
 use compiler::compile::{CompileError, CompileOptions, Compiled, Progress, compile};
 use compiler::interpreter::HostFunctions;
@@ -28,7 +28,7 @@ pub struct Network {
     kept: Option<(usize, Vec<u8>)>,
     options: CompileOptions,
     request_dims: BTreeMap<String, String>,
-    /// What follows a node that decides sizes.
+    /// The parts behind a node that decides sizes.
     rest: Option<Rest>,
 }
 
@@ -242,11 +242,6 @@ impl Network {
         let bytes = trace.to_bytes().map_err(|e| e.to_string())?;
         Ok([File { path: format!("{}.trace", self.name), bytes }, html])
     }
-}
-
-/// A result of the host as a file, whose name is its shape.
-pub(crate) fn result(t: &Tensor) -> File {
-    File { path: serde_json::json!(t.shape()).to_string(), bytes: t.bytes().to_vec() }
 }
 
 fn html(trace: &CompileTrace) -> Result<File, String> {

@@ -131,14 +131,6 @@ fn the_host_computes_what_follows_a_node_that_decides_sizes() {
     assert!(network.host(node, vec![]).is_err_and(|e| e.contains("operands, not 0")));
 }
 
-#[test]
-fn recursion_is_refused() {
-    let function = |name: &str| format!("graph {name}(%x: f32[8]) -> (\"y\": f32[8]) {{\n  %0 = call @f %x : f32[8]\n  return %0\n}}\n");
-    let text = [function("@main"), function("@f")].concat();
-    let why = refused(json!({ "model": "a.weft", "profile": "baseline" }), &text);
-    assert!(why.contains("recursi"), "{why}");
-}
-
 fn refused(request: Value, text: &str) -> String {
     compiled(request, text).err().expect("a refusal")
 }

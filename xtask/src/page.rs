@@ -7,6 +7,7 @@ mod dawn;
 mod exports;
 mod large;
 mod tasks;
+mod trace;
 mod trained;
 
 use crate::cargo::build_weft;

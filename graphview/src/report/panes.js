@@ -389,7 +389,7 @@
   // their height, and their text where a browser's search finds it.
   const ROWS = 200;
   let parts = [];
-  const nears = new IntersectionObserver((seen) => seen.forEach((e) => parts.find((p) => p.body === e.target).fill(e.isIntersecting)), { rootMargin: "400px", scrollMargin: "400px" });
+  const nears = new IntersectionObserver((seen) => seen.forEach((e) => parts.find((p) => p.body === e.target)?.fill(e.isIntersecting)), { rootMargin: "400px", scrollMargin: "400px" });
   function bodies(t, rows) {
     nears.disconnect();
     parts = [];

@@ -1,6 +1,6 @@
 //! Headless Chromium on a software adapter, and the server that it opens pages of.
 
-use super::tasks::{Protocol, Tasks};
+use super::trace::{Protocol, Tasks};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};

@@ -94,9 +94,6 @@ async function failures() {
   expect("a hostile name is text", $("error").textContent.includes("<img") && !document.querySelector("#error img") && document.title !== "1");
   await drop("forty.onnx", unsupported(40));
   expect("all 40 unsupported nodes are named", [...Array(40).keys()].every((i) => $("error").textContent.includes(`NoSuchOp${i}`)));
-  const again = (name) => `graph ${name}(%x: f32[8]) -> ("y": f32[8]) {\n  %0 = call @f %x : f32[8]\n  return %0\n}\n`;
-  await drop("recursion.weft", again("@main") + again("@f"));
-  expect("what cannot run is said, with the reason", /recursi/.test($("error").textContent));
   $("sizes").value = "nothing";
   $("ask").requestSubmit();
   await idle();

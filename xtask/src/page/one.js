@@ -1,4 +1,4 @@
-// What scripts that drive the compiler's page share: one network, compiled and run, with what it was compiled to.
+// For scripts that drive the compiler's page: compiles and runs one network, and keeps its digests.
 import { compiled, host, weights } from "./compiler.js";
 import { page, put, rounded, values } from "./seen.js";
 

@@ -1,4 +1,4 @@
-//! Whole networks in the page, with ONNX Runtime as the judge: trained ones, and those of the zoo as ONNX files.
+//! Whole networks in the page, trained ones and networks of the zoo as ONNX files, with ONNX Runtime as the judge.
 
 use super::browser::{drive, write};
 use super::compiler::{driven_by, prepare, same};
@@ -16,10 +16,10 @@ const DRIVE: &str = include_str!("drive_trained.js");
 /// The script that runs a model by ONNX Runtime on what the page's run was given, and compares.
 const REFERENCE: &str = include_str!("reference.py");
 
-/// What it needs.
+/// Its packages.
 const PACKAGES: [&str; 2] = ["onnxruntime==1.31.1", "numpy==2.2.6"];
 
-/// A trained network of the repository, and the sizes of its stored inputs; those of the one that is fetched.
+/// A trained network of the repository and one that is fetched, with the sizes of their stored inputs.
 const STORED: (&str, &[&str]) = ("ppocr_v2_cls", &["x.dim0=4", "x.dim2=48", "x.dim3=192"]);
 const FETCHED: (&str, &[&str]) = (networks::NAME, &["x.dim0=1", "x.dim2=320", "x.dim3=320"]);
 
