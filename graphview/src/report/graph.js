@@ -410,12 +410,15 @@
     draw();
     return path[path.length - 1].key;
   }
-  // The box under the pointer; where boxes are patches, the innermost one there.
+  // The box under the pointer; where boxes are patches, the nearest one, or the innermost frame there.
   function boxUnder(e) {
-    const own = e.target.closest("[data-box]");
+    const own = e.target.closest("[data-box]"), { boxes } = state.scene;
     if (own || !state.patches) return own ? +own.dataset.box : -1;
-    const r = window_(), c = state.camera, place = [(e.clientX - r.left - c.x) / c.z, (e.clientY - r.top - c.y) / c.z];
-    return state.scene.boxes.findLastIndex((b) => meets([...place, 0, 0], [b.rect[0], b.rect[1], b.rect[0] + b.rect[2], b.rect[1] + b.rect[3]]));
+    const r = window_(), c = state.camera, [x, y] = [(e.clientX - r.left - c.x) / c.z, (e.clientY - r.top - c.y) / c.z];
+    const near = 4 / c.z, middle = ([left, top, w, h]) => Math.hypot(left + w / 2 - x, top + h / 2 - y);
+    let best = -1;
+    boxes.forEach((b, i) => { if (!b.open && meets(b.rect, [x - near, y - near, x + near, y + near]) && (best < 0 || middle(b.rect) < middle(boxes[best].rect))) best = i; });
+    return best >= 0 ? best : boxes.findLastIndex((b) => meets(b.rect, [x, y, x, y]));
   }
   function steer() {
     const svg = at("graph"), pointers = new Map();

@@ -69,6 +69,7 @@ drive(async () => {
     expect(`the last row of ${view} is there`, !last || last.cells.length > 1);
     if (last) await step(`${view} is sorted`, () => one("#table th").click());
   }
+  await step("the last pass", () => all("#passes button").at(-1).click());
   await step("a row is chosen", () => { one("#views [data-view=groups]").click(); all("#table tbody:not(.widest) tr").find((r) => r.cells.length > 1).click(); });
   expect("its group is shown", /Group \d+/.test(one("#inspector").textContent));
   await step("the graph again", () => one("#views [data-view=graph]").click());
