@@ -57,9 +57,16 @@ pub fn page(measured: &Measured) -> Result<String, TraceError> {
 /// A page of a template, with `{{title}}`, `{{style}}`, `{{script}}` and `{{data}}`, once each, the data last.
 pub fn self_contained(template: &str, title: &str, style: &str, script: &str, data: &Value) -> String {
     // Inside a script element only `</` and `<!--` could end it.
-    let text = shown_in_json(&data.to_string()).replace('<', "\\u003c");
+    let text = shown_in_json(&lines(data)).replace('<', "\\u003c");
     let page = template.replacen("{{title}}", &escape(title), 1).replacen("{{style}}", style, 1);
     page.replacen("{{script}}", script, 1).replacen("{{data}}", &text, 1)
+}
+
+/// JSON in which each field of the outermost object has a line: the page's script parses them one by one.
+fn lines(data: &Value) -> String {
+    let Value::Object(fields) = data else { return data.to_string() };
+    let fields: Vec<String> = fields.iter().map(|(k, v)| format!("{}:{v}", Value::from(k.as_str()))).collect();
+    format!("{{{}}}", fields.join(",\n"))
 }
 
 /// The data of a report, as `docs/report.md` describes it.

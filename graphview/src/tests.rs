@@ -212,6 +212,10 @@ fn a_report_is_one_file_with_everything_in_it() {
     let start = html.find("id=\"data\">").expect("the data") + "id=\"data\">".len();
     let end = start + html[start..].find("</script>").expect("its end");
     let data: Value = serde_json::from_str(&html[start..end]).expect("the data is JSON");
+    // The page's script parses line by line.
+    let lines: Vec<&str> = html[start + 1..end - 1].split(",\n").collect();
+    assert!(lines.iter().all(|l| serde_json::from_str::<Value>(&format!("{{{l}}}")).is_ok()), "a line is no field");
+    assert_eq!(Some(lines.len()), data.as_object().map(serde_json::Map::len));
     let count = |key: &str| data[key].as_array().map_or(0, Vec::len);
     assert_eq!(count("stages"), t.passes.len() + 1);
     assert_eq!(

@@ -1,7 +1,8 @@
 //! A compiled network, with the files that a page takes from it.
 
+use crate::rest::{NODE, Rest, result};
 use crate::{Files, Request};
-use compiler::compile::{CompileOptions, Compiled, Progress, compile};
+use compiler::compile::{CompileError, CompileOptions, Compiled, Progress, compile};
 use compiler::interpreter::HostFunctions;
 use compiler::name::Name;
 use compiler::passes::Clock;
@@ -27,6 +28,8 @@ pub struct Network {
     kept: Option<(usize, Vec<u8>)>,
     options: CompileOptions,
     request_dims: BTreeMap<String, String>,
+    /// The parts behind a node that decides sizes.
+    rest: Option<Rest>,
 }
 
 /// Times that a page measured, for a trace.
@@ -63,10 +66,20 @@ impl Network {
         progress("reading the model", 0, 1);
         let (module, dims) = request.module(files)?;
         let options = CompileOptions { clock, dims, record: request.record, ..CompileOptions::default() };
-        let compiled = compile(module, &options, &profile, &Emitter, progress).map_err(|e| e.to_string())?;
+        let mut rest = None;
+        let compiled = match compile(module.clone(), &options, &profile, &Emitter, progress) {
+            Err(why @ CompileError::NeedsCpu(_)) => {
+                let (head, behind) = Rest::of(&module, &why)?;
+                rest = Some(behind);
+                compile(head, &options, &profile, &Emitter, progress)
+            }
+            done => done,
+        };
+        let compiled = compiled.map_err(|e| e.to_string())?;
         let name = short_name(&request.model);
         let (plan, parts) = (compiled.plan.clone(), weight_parts(&compiled.plan));
-        Ok(Network { name, compiled, plan, parts, kept: None, options, request_dims: request.dims.clone() })
+        let request_dims = request.dims.clone();
+        Ok(Network { name, compiled, plan, parts, kept: None, options, request_dims, rest })
     }
 
     /// The files of `weft export --web` that are the network's own, without the weights: `plan.json` and kernels.
@@ -124,7 +137,11 @@ impl Network {
         let texts = |all: &[Name]| all.iter().map(Name::to_string).collect();
         let groups = self.compiled.groups.iter();
         let groups: Vec<Group> = groups.map(|g| Group { label: g.label.clone(), nodes: texts(&g.origins) }).collect();
-        rust_source::network(plan, &self.compiled.profile, &self.name, &groups)
+        let mut files = rust_source::network(plan, &self.compiled.profile, &self.name, &groups)?;
+        if let Some(rest) = &self.rest {
+            files.iter_mut().filter(|f| f.path == "plan.json").try_for_each(|f| rest.add_to(f))?;
+        }
+        Ok(files)
     }
 
     /// The bytes of a constant's buffer as kernels read them; none for other buffers. Constants are laid out by the
@@ -141,12 +158,15 @@ impl Network {
         Ok(bytes.into_owned())
     }
 
-    /// Computes a node that the plan gives to the host, by the interpreter: its operands as bytes in, its results out.
-    /// Constants that only the host reads are not among the operands.
+    /// Computes a node that the plan gives to the host, by the interpreter: its operands as bytes in, its results out,
+    /// each as a file whose name is its shape. Constants that only the host reads are not among the operands.
     ///
     /// # Errors
     /// A node that the host does not compute, operands that are not its own, what the node says.
     pub fn host(&self, node: u32, operands: Vec<Vec<u8>>) -> Result<Vec<File>, String> {
+        if let Some(rest) = self.rest.as_ref().filter(|_| node == NODE) {
+            return rest.run(&self.plan, operands);
+        }
         let h = self.host_step(node).ok_or_else(|| format!("the host has no node {node}"))?;
         let mut given = operands.into_iter();
         let of = |v: &BufferView| match &self.plan.buffers[v.buffer].content {
@@ -159,7 +179,7 @@ impl Network {
         let inputs = h.inputs.iter().map(of).collect::<Result<_, _>>()?;
         let results = (h.run)(inputs, &HostFunctions::default()).map_err(|e| format!("`{}`: {e}", h.name))?;
         let file = |(v, t): (&BufferView, Tensor)| match (t.dtype(), t.shape()) == (v.dtype, &v.shape) {
-            true => Ok(File { path: v.name.to_string(), bytes: t.bytes().to_vec() }),
+            true => Ok(result(&t)),
             false => Err(format!(
                 "`{}` gives {}{:?}, and {}{:?} was planned",
                 h.name,

@@ -13,6 +13,7 @@ mod adapter;
 mod compiled;
 mod files;
 mod request;
+mod rest;
 
 pub use adapter::{Adapter, profile_of};
 pub use compiled::{Measured, Network, report_of};

@@ -1,8 +1,12 @@
 //! The page's compiler, without a browser.
 
 use bytes::Bytes;
+use compiler::compile::split_network;
+use compiler::dtype::DType;
 use compiler::fault::Fault;
+use compiler::interpreter::run_function;
 use compiler::onnx::export_onnx_beside;
+use compiler::text::random_tensor;
 use page::{Files, Measured, Network, Request, profile_of, report_of, zoo};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,6 +103,32 @@ fn the_host_computes_what_the_plan_gives_to_it() {
     assert!(network.host(node, vec![]).is_err_and(|e| e.contains("has no operand `n`")));
     assert!(network.host(node, vec![vec![1]]).is_err() && network.host(node + 9, vec![]).is_err());
     assert!(network.host_constant(999).is_err_and(|e| e.contains("no constant of the host")));
+}
+
+/// A node decides how many rows the first result has.
+const DECIDED: &str = include_str!("../../xtask/src/page/decided.weft");
+
+#[test]
+fn the_host_computes_what_follows_a_node_that_decides_sizes() {
+    let network = compiled(json!({ "model": "a.weft", "profile": "baseline" }), DECIDED).expect("it compiles");
+    let files = network.files().expect("files");
+    let plan = plan(files.iter().find(|f| f.path == "plan.json").expect("a plan"));
+    let steps = plan["steps"].as_array().expect("a list");
+    let host = &steps.last().expect("a step")["host"];
+    assert!(steps.len() > 1 && host["name"].as_str().is_some_and(|n| n.contains("whose sizes it decides")), "{plan}");
+    assert_eq!((&plan["outputs"], &plan["outputs"][1]["shape"]), (&host["outputs"], &json!([8, 64])));
+    let node = host["node"].as_u64().expect("a number") as u32;
+    let module = compiler::text::parse_module(DECIDED).expect("a module");
+    let head = split_network(&module).expect("it splits").expect("it has parts").head;
+    let x = random_tensor(DType::F32, &[8, 16], 1);
+    let before = run_function(&head, head.entry, std::slice::from_ref(&x)).expect("the head");
+    let operands: Vec<Vec<u8>> = [&x].into_iter().chain(&before).map(|t| t.bytes().to_vec()).collect();
+    let results = network.host(node, operands).expect("results");
+    let want = run_function(&module, module.entry, &[x]).expect("results");
+    for (r, w) in results.iter().zip(&want) {
+        assert_eq!((r.path.as_str(), r.bytes.as_slice()), (json!(w.shape()).to_string().as_str(), w.bytes().as_ref()));
+    }
+    assert!(network.host(node, vec![]).is_err_and(|e| e.contains("operands, not 0")));
 }
 
 fn refused(request: Value, text: &str) -> String {

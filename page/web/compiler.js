@@ -49,7 +49,7 @@ export const weights = async (at) => (await ask("weights", encode(at)))[0].bytes
 export const host = {
   node: async (number, arrays) => {
     const given = arrays.map((a) => new Uint8Array(a.buffer, a.byteOffset, a.byteLength));
-    return (await ask("host", encode(number), ...given)).map((f) => f.bytes.buffer);
+    return (await ask("host", encode(number), ...given)).map((f) => ({ buffer: f.bytes.buffer, shape: JSON.parse(f.path) }));
   },
   constant: async (buffer) => (await ask("constant", encode(buffer)))[0].bytes.buffer,
 };

@@ -19,7 +19,7 @@ const MODULE: &str = "rapidocr_onnxruntime";
 const FILE: &str = "models/ch_PP-OCRv4_det_infer.onnx";
 const SHA256: &str = "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9";
 /// Name of its input and expected results under `benches/models`.
-const NAME: &str = "ppocr_v4_det";
+pub const NAME: &str = "ppocr_v4_det";
 
 /// Layouts of every run, and of `--full`.
 const ALWAYS: &[&str] = &["nchw", "nhwc"];
@@ -55,7 +55,10 @@ pub fn test(weft: &Path, full: bool) -> Result<(), String> {
 }
 
 /// The model's file, from the package, checked.
-fn fetch() -> Result<PathBuf, String> {
+///
+/// # Errors
+/// A package that cannot be had; another file in it.
+pub fn fetch() -> Result<PathBuf, String> {
     let python = python::environment(&target_dir()?.join("networks/venv"), &PACKAGE)?;
     let place =
         format!("import importlib.util, os; print(os.path.dirname(importlib.util.find_spec('{MODULE}').origin))");

@@ -6,6 +6,9 @@ mod compiler;
 mod dawn;
 mod exports;
 mod large;
+mod tasks;
+mod trace;
+mod trained;
 
 use crate::cargo::build_weft;
 use crate::heading::heading;
@@ -13,7 +16,7 @@ pub use build::compiles;
 pub use exports::check;
 
 /// One line for the usage.
-pub const HELP: &str = "[--toolchain DIR] [--serve [PORT]] [--test [MODEL ...]] [--full] builds the compiler's page; --serve shows it on this machine, --test drives it and pages of `weft export --web` in headless Chromium; --full: with a model of 1.5 GB";
+pub const HELP: &str = "[--toolchain DIR] [--serve [PORT]] [--test [MODEL ...]] [--full] builds the compiler's page; --serve shows it on this machine, --test drives it and pages of `weft export --web` in headless Chromium; --full: with whole networks, held against ONNX Runtime, and a model of 1.5 GB";
 
 /// The arguments.
 #[derive(Debug, Default, PartialEq)]
@@ -39,7 +42,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
         exports::check(&weft, models)?;
         dawn::check(&weft)?;
         compiler::check(&weft, &folder)?;
+        tasks::check(&folder)?;
         if o.full {
+            trained::check(&weft, &folder)?;
             large::check(&weft, &folder)?;
         }
     }

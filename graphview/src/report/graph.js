@@ -1,12 +1,22 @@
 "use strict";
-(function () {
-  const data = JSON.parse(document.getElementById("data").textContent);
+(async function () {
+  const pause = () => new Promise((done) => setTimeout(done));
+  // Each field has a line: they are parsed one by one, so that a large report never stops the page for long.
+  async function read() {
+    const out = {}, fields = document.getElementById("data").textContent.slice(1, -1).split(",\n");
+    for (let i = 0, since = performance.now(); i < fields.length; i += 1) {
+      if (performance.now() - since > 20) { await pause(); since = performance.now(); }
+      Object.assign(out, JSON.parse(`{${fields[i]}}`));
+    }
+    return out;
+  }
+  const data = await read();
   const SVG = "http://www.w3.org/2000/svg";
   const PAD = 14, HEADER = 22, CAPTION = 15;
   const at = (id) => document.getElementById(id);
   const state = {
     view: "graph", stage: data.start, before: false, colour: "work", open: new Set(), closed: new Set(), all: null,
-    box: null, edge: null, chosen: new Set(), kernel: null, found: new Set(), camera: null, sort: {}, scene: null, time: null, row: null,
+    box: null, edge: null, chosen: new Set(), kernel: null, found: new Set(), camera: null, sort: {}, scene: null, paint: null, near: null, patches: null, wanted: null, time: null, row: null,
   };
 
   function make(tag, attributes, ...inside) {
@@ -197,27 +207,73 @@
   function draw() {
     const graph = graphOf(shown());
     state.scene = arrange(graph.level, graph, 0);
-    const root = shape("g", { id: "world" }), s = state.scene, palette = COLOURS[state.colour]();
+    const palette = COLOURS[state.colour]();
     const [marks, kinds] = marksShown();
-    const boxes = (open) => s.boxes.forEach((b, i) => { if (b.open === open) root.append(box(b, i, palette, marks)); });
+    state.paint = { palette, marks };
+    at("graph").replaceChildren(shape("g", { id: "world" }));
+    state.near = state.patches = null;
+    at("legend").replaceChildren(...palette.legend.map(([c, title]) => make("span", { style: `--c:${c}` }, title)), ...kinds.map((k) => make("span", { class: "mark " + k }, k)));
+    look(); search();
+  }
+  // A scene of at most so many boxes is drawn at once. Of a larger one that part is drawn which is near to what is seen;
+  // where more boxes than that are seen, all of them as plain patches of colour.
+  const MANY = 600, ALL = [-Infinity, -Infinity, Infinity, Infinity];
+  const meets = ([x, y, w, h], [left, top, right, bottom]) => x <= right && x + w >= left && y <= bottom && y + h >= top;
+  // The part of the scene that is seen, and so much of its size more on each side: left, top, right, bottom.
+  function seenPart(around) {
+    const c = state.camera, r = window_(), [x, y, w, h] = [-c.x / c.z, -c.y / c.z, r.width / c.z, r.height / c.z];
+    return [x - around * w, y - around * h, x + (1 + around) * w, y + (1 + around) * h];
+  }
+  function reaches(e, part) {
+    const end = (i) => [e.path[i], e.path[i + 1], 0, 0], n = e.path.length;
+    if (part === ALL || e.portal) return part === ALL || meets(end(0), part) || meets(end(n - 2), part);
+    let [l, t, r, b] = [Infinity, Infinity, -Infinity, -Infinity];
+    for (let i = 0; i < n; i += 2) { l = Math.min(l, e.path[i]); r = Math.max(r, e.path[i]); t = Math.min(t, e.path[i + 1]); b = Math.max(b, e.path[i + 1]); }
+    return meets([l, t, r - l, b - t], part);
+  }
+  function drawNear() {
+    state.wanted = null;
+    const s = state.scene, whole = s.boxes.length <= MANY, part = whole ? ALL : seenPart(0), held = state.near;
+    const many = !whole && s.boxes.filter((b) => meets(b.rect, part)).length > MANY;
+    if (held && !!state.patches === many && held[0] <= part[0] && held[1] <= part[1] && held[2] >= part[2] && held[3] >= part[3]) return;
+    state.near = whole || many ? ALL : seenPart(0.25);
+    state.patches = many ? drawPatches() : null;
+    at("world").replaceChildren(...(many ? [state.patches] : drawPart(state.near)));
+    mark();
+  }
+  function drawPart(part) {
+    const s = state.scene, { palette, marks } = state.paint, out = [];
+    const boxes = (open) => s.boxes.forEach((b, i) => { if (b.open === open && (part === ALL || meets(b.rect, part))) out.push(box(b, i, palette, marks)); });
     boxes(true);
-    for (const c of s.captions) root.append(shape("text", { x: c.x, y: c.y + 11, class: "caption" }, c.text));
+    for (const c of s.captions) if (part === ALL || meets([c.x, c.y, 0, CAPTION], part)) out.push(shape("text", { x: c.x, y: c.y + 11, class: "caption" }, c.text));
     s.edges.forEach((e, i) => {
+      if (!reaches(e, part)) return;
       const [p, n] = [e.path, e.path.length];
       const d = e.portal ? `M${p[0]} ${p[1]}v8M${p[n - 2]} ${p[n - 1]}v-8` : curve(p);
       const [a, b] = [s.boxes[e.from].n, s.boxes[e.to].n];
       const wide = shape("path", { d, class: "hit", "data-edge": i });
       wide.append(shape("title", {}, `${a.name} to ${b.name}: ${e.type}`));
-      root.append(shape("path", { d, "data-line": i }), wide);
+      out.push(shape("path", { d, "data-line": i }), wide);
       if (e.portal) {
-        root.append(shape("text", { x: p[0] + 3, y: p[1] + 8, class: "portal" }, "to " + b.name));
-        root.append(shape("text", { x: p[n - 2] + 3, y: p[n - 1] - 3, class: "portal" }, "from " + a.name));
+        out.push(shape("text", { x: p[0] + 3, y: p[1] + 8, class: "portal" }, "to " + b.name));
+        out.push(shape("text", { x: p[n - 2] + 3, y: p[n - 1] - 3, class: "portal" }, "from " + a.name));
       }
     });
     boxes(false);
-    at("graph").replaceChildren(root);
-    at("legend").replaceChildren(...palette.legend.map(([c, title]) => make("span", { style: `--c:${c}` }, title)), ...kinds.map((k) => make("span", { class: "mark " + k }, k)));
-    search(); look();
+    return out;
+  }
+  const outlines = (boxes) => boxes.map(({ rect: [x, y, w, h] }) => `M${x} ${y}h${w}v${h}h${-w}z`).join("");
+  // One path for all boxes of a colour, one for all edges.
+  function drawPatches() {
+    const s = state.scene, by = new Map();
+    for (const b of s.boxes) {
+      const colour = b.open ? "var(--side)" : colourOf(b, state.paint.palette);
+      if (!by.has(colour)) by.set(colour, []);
+      by.get(colour).push(b);
+    }
+    const lines = s.edges.filter((e) => !e.portal).map((e) => curve(e.path)).join("");
+    return shape("g", { class: "patches" }, ...[...by].map(([c, boxes]) => shape("path", { d: outlines(boxes), style: `fill:${c}`, class: "patch" })), shape("path", { d: lines }),
+      shape("path", { class: "found" }), shape("path", { class: "chosen" }));
   }
   // What the pass did to boxes, by key; nothing where it touched most of them, as fusion does.
   function marksShown() {
@@ -263,11 +319,15 @@
   }
   const related = (n) => n.origins.some((o) => state.chosen.has(o));
   function mark() {
-    const s = state.scene;
+    const s = state.scene, chosen = (b) => state.box === b.n.key || (!state.box && !b.open && related(b.n));
     for (const e of at("graph").querySelectorAll("[data-box]")) {
-      const i = +e.dataset.box, b = s.boxes[i];
-      e.classList.toggle("chosen", state.box === b.n.key || (!state.box && !b.open && related(b.n)));
+      const i = +e.dataset.box;
+      e.classList.toggle("chosen", chosen(s.boxes[i]));
       e.classList.toggle("found", state.found.has(i));
+    }
+    if (state.patches) {
+      state.patches.querySelector(".found").setAttribute("d", outlines([...state.found].map((i) => s.boxes[i])));
+      state.patches.querySelector(".chosen").setAttribute("d", outlines(s.boxes.filter(chosen)));
     }
     const own = s.boxes.findIndex((b) => b.n.key === state.box);
     for (const e of at("graph").querySelectorAll("[data-line]")) {
@@ -279,7 +339,10 @@
   // The camera.
   function look() {
     const c = state.camera, world = at("world");
-    if (world && c) world.setAttribute("transform", `translate(${c.x} ${c.y}) scale(${c.z})`);
+    if (!world || !c) return;
+    world.setAttribute("transform", `translate(${c.x} ${c.y}) scale(${c.z})`);
+    if (state.scene.boxes.length <= MANY) drawNear();
+    else if (!state.wanted) state.wanted = requestAnimationFrame(drawNear);
   }
   const window_ = () => at("graph").getBoundingClientRect();
   function fit() {
@@ -347,6 +410,16 @@
     draw();
     return path[path.length - 1].key;
   }
+  // The box under the pointer; where boxes are patches, the nearest one, or the innermost frame there.
+  function boxUnder(e) {
+    const own = e.target.closest("[data-box]"), { boxes } = state.scene;
+    if (own || !state.patches) return own ? +own.dataset.box : -1;
+    const r = window_(), c = state.camera, [x, y] = [(e.clientX - r.left - c.x) / c.z, (e.clientY - r.top - c.y) / c.z];
+    const near = 4 / c.z, middle = ([left, top, w, h]) => Math.hypot(left + w / 2 - x, top + h / 2 - y);
+    let best = -1;
+    boxes.forEach((b, i) => { if (!b.open && meets(b.rect, [x - near, y - near, x + near, y + near]) && (best < 0 || middle(b.rect) < middle(boxes[best].rect))) best = i; });
+    return best >= 0 ? best : boxes.findLastIndex((b) => meets(b.rect, [x, y, x, y]));
+  }
   function steer() {
     const svg = at("graph"), pointers = new Map();
     let moved = false, start = null;
@@ -374,14 +447,14 @@
     svg.addEventListener("pointercancel", end);
     svg.addEventListener("click", (e) => {
       if (moved) { moved = false; return; }
-      const fold = e.target.closest("[data-fold]"), hit = e.target.closest("[data-box]"), edge = e.target.closest("[data-edge]");
+      const fold = e.target.closest("[data-fold]"), hit = boxUnder(e), edge = e.target.closest("[data-edge]");
       if (fold) toggle(state.scene.boxes[+fold.dataset.fold].n.key);
       else if (edge) chooseEdge(+edge.dataset.edge);
-      else hit ? choose(+hit.dataset.box) : clear();
+      else hit >= 0 ? choose(hit) : clear();
     });
     svg.addEventListener("dblclick", (e) => {
-      const hit = e.target.closest("[data-box]");
-      if (hit && state.scene.boxes[+hit.dataset.box].at.inside.length) toggle(state.scene.boxes[+hit.dataset.box].n.key);
+      const hit = state.scene.boxes[boxUnder(e)];
+      if (hit && hit.at.inside.length) toggle(hit.n.key);
     });
     svg.addEventListener("keydown", (e) => {
       const step = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[e.key];

@@ -194,11 +194,12 @@
   const names = (list) => make("span", { title: list.join("\n") }, ...list.slice(0, 2).flatMap((n, i) => (i ? [", ", tail(n)] : [tail(n)])), list.length > 2 ? ` and ${list.length - 2} more` : "");
   // Results of one type that the same kernels make and read, as in equal layers: lists of them.
   function alike(list) {
-    const kernels = (g) => data.calls.filter((c) => c.group === g).map((c) => c.kernel).join();
+    const own = Map.groupBy(data.calls, (c) => c.group), kernels = (g) => (own.get(g) || []).map((c) => c.kernel).join();
     const by = new Map();
     for (const l of list) {
       const key = [l.type, kernels(l.from), ...l.to.map(kernels)].join("|");
-      by.set(key, [...(by.get(key) || []), l]);
+      if (!by.has(key)) by.set(key, []);
+      by.get(key).push(l);
     }
     return [...by.values()].sort((a, b) => sum(b.map((l) => l.bytes)) - sum(a.map((l) => l.bytes)));
   }
@@ -210,7 +211,7 @@
         const most = Math.max(1e-9, ...data.groups.map((_, i) => us(i) || 0));
         return data.groups.map((g, i) => ({
           cells: [i, g.label, g.ops.join(" + "), us(i) === null ? null : us(i) / 1000, us(i), g.flops, g.bytes, g.kind + (g.rule ? ", " + g.rule : ""), g.layout || "", g.stores || "", g.error ? g.error.rel_l2 : null],
-          text: { 1: tail(g.label), 3: us(i) === null ? "" : (us(i) / 1000).toFixed(3), 4: us(i) === null ? "" : bar(us(i) / most), 10: g.error ? scientific(g.error.rel_l2) : "" },
+          text: () => ({ 1: tail(g.label), 3: us(i) === null ? "" : (us(i) / 1000).toFixed(3), 4: us(i) === null ? "" : bar(us(i) / most), 10: g.error ? scientific(g.error.rel_l2) : "" }),
           pick: () => chooseGroup(i), on: g.origins.some((o) => state.chosen.has(o)),
         }));
       },
@@ -223,7 +224,7 @@
         const m = rates(i), est = k.estimate ? (k.estimate.us * k.dispatches) / 1000 : null;
         const near = m && m.nearest;
         return { cells: [k.name, k.dispatches, m ? m.us / 1000 : null, est, m && est ? m.us / 1000 / est : null, k.estimate ? k.estimate.bound : "", m ? m.gflops : null, m ? m.gb_s : null, near ? near[1] : null, k.workgroup.join("x"), k.shared_bytes, k.dtype, k.bounds_proved ? "proved" : "checked"],
-          text: { 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? make("span", { title: near[1] > 1 ? "Above the roof: the data comes from caches, or the roof was measured while the device had other work." : null }, near[1] > 1 ? `above (${near[0]})` : `${(100 * near[1]).toFixed(1)} % (${near[0]})`) : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
+          text: () => ({ 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? make("span", { title: near[1] > 1 ? "Above the roof: the data comes from caches, or the roof was measured while the device had other work." : null }, near[1] > 1 ? `above (${near[0]})` : `${(100 * near[1]).toFixed(1)} % (${near[0]})`) : "" }), pick: () => chooseKernel(i), on: state.kernel === i };
       }),
     },
     left: {
@@ -240,7 +241,7 @@
         const [size, trip, again, gain] = [total((x) => x.bytes), total((x) => x.moving_ms), total((x) => x.again_ms), total((x) => x.gain_ms)];
         return {
           cells: [data.groups[l.from].label, l.to.map((g) => data.groups[g].label).join(", "), l.type, all.length, size, l.reads, trip, again, gain, l.why.join(" ")],
-          text: { 0: tail(data.groups[l.from].label), 1: names(l.to.map((g) => data.groups[g].label)), 4: bytes(size), 5: l.reads === null ? "not known" : l.reads.toFixed(1), 6: trip.toFixed(3), 7: again === null ? "" : again.toFixed(3), 8: gain === null ? "" : make("span", { class: gain > 0 ? "good" : "" }, gain > 0 ? gain.toFixed(3) : "none"), 9: l.why.length ? null : "no rule joins them" },
+          text: () => ({ 0: tail(data.groups[l.from].label), 1: names(l.to.map((g) => data.groups[g].label)), 4: bytes(size), 5: l.reads === null ? "not known" : l.reads.toFixed(1), 6: trip.toFixed(3), 7: again === null ? "" : again.toFixed(3), 8: gain === null ? "" : make("span", { class: gain > 0 ? "good" : "" }, gain > 0 ? gain.toFixed(3) : "none"), 9: l.why.length ? null : "no rule joins them" }),
           pick: () => chooseGroup(l.from), on: data.groups[l.from].origins.some((o) => state.chosen.has(o)),
         };
       }),
@@ -250,7 +251,7 @@
       top: () => precisionTop(),
       rows: () => precision().map((p) => ({
         cells: [p.name, p.op, p.alone, p.sum, p.growth, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.stores, p.f32_ms, p.pass ? "ok" : "FAIL"],
-        text: { 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.growth === null ? "" : p.growth.toFixed(2), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") },
+        text: () => ({ 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.growth === null ? "" : p.growth.toFixed(2), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") }),
         pick: () => { if (p.node !== null) chooseSource(p.node); }, on: p.node !== null && state.chosen.has(p.node),
       })),
     },
@@ -261,7 +262,7 @@
         const thousandths = (t) => (t === null ? null : t / 1e3), delta = ((r.us_beside || 0) - (r.us || 0)) / 1e3, text = (t) => (t === null ? "" : t.toFixed(3));
         return {
           cells: [r.name, r.dispatches.join(" → "), thousandths(r.us), thousandths(r.us_beside), delta, r.ratio, r.noise, r.reason || ""],
-          text: { 0: tail(r.name), 2: text(thousandths(r.us)), 3: text(thousandths(r.us_beside)), 4: make("span", { class: r.changed ? (delta > 0 ? "bad" : "good") : "weak" }, `${delta > 0 ? "+" : ""}${delta.toFixed(3)}`), 5: r.ratio === null ? "" : r.ratio.toFixed(2), 6: data.difference.times !== "measured" || r.noise === null ? "" : `±${(100 * r.noise).toFixed(0)} %` },
+          text: () => ({ 0: tail(r.name), 2: text(thousandths(r.us)), 3: text(thousandths(r.us_beside)), 4: make("span", { class: r.changed ? (delta > 0 ? "bad" : "good") : "weak" }, `${delta > 0 ? "+" : ""}${delta.toFixed(3)}`), 5: r.ratio === null ? "" : r.ratio.toFixed(2), 6: data.difference.times !== "measured" || r.noise === null ? "" : `±${(100 * r.noise).toFixed(0)} %` }),
           pick: () => { state.row = r; if (r.groups.length) chooseGroup(r.groups[0]); else { inspect(); table(); } }, on: state.row === r,
         };
       }),
@@ -284,7 +285,7 @@
     if (!base) return [];
     const by = (e) => new Map((e ? e.nodes : []).map((n) => [n.node, n]));
     const [alone, total] = [by(one), by(all)];
-    const group = (node) => { const own = data.groups.map((g, i) => (g.origins.includes(node) ? i : -1)).filter((i) => i >= 0); return own.length ? own[own.length - 1] : null; };
+    const last = new Map(data.groups.flatMap((g, i) => g.origins.map((o) => [o, i]))), group = (node) => (last.has(node) ? last.get(node) : null);
     const of = new Map(base.nodes.map((n) => [group(n.node), n]));
     return base.nodes.map((n) => {
       const g = group(n.node), a = alone.get(n.node), s = total.get(n.node);
@@ -367,7 +368,8 @@
   function rowsOf(t, name) {
     const sort = state.sort[name], rows = t.rows();
     if (!sort) return rows;
-    const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : a === null ? -1 : b === null ? 1 : String(a).localeCompare(String(b)));
+    const { compare: words } = new Intl.Collator();
+    const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : a === null ? -1 : b === null ? 1 : words(String(a), String(b)));
     return rows.sort((a, b) => compare(a.cells[sort.column], b.cells[sort.column]) * (sort.down ? -1 : 1));
   }
   function tableOf(t, name) {
@@ -376,14 +378,45 @@
       state.sort[name] = { column: c, down: sort && sort.column === c ? !sort.down : numeric };
       table();
     } }, title + (sort && sort.column === c ? (sort.down ? " ▼" : " ▲") : ""))));
-    const body = make("tbody");
-    for (const r of rowsOf(t, name)) {
-      const e = make("tr", { class: r.on ? "chosen" : null, onclick: r.pick });
-      r.cells.forEach((v, c) => e.append(make("td", { "data-head": t.head[c][0], class: t.head[c][1] ? "n" : t.head[c][2] || null }, r.text && r.text[c] !== undefined && r.text[c] !== null ? r.text[c] : cell(v))));
-      body.append(e);
-    }
-    return make("div", { class: "wide" }, make("table", { class: "rows" }, make("thead", {}, head), body));
+    return make("div", { class: "wide" }, make("table", { class: "rows" }, make("thead", {}, head), ...bodies(t, rowsOf(t, name))));
   }
+  function rowOf(t, r) {
+    const e = make("tr", { class: r.on ? "chosen" : null, onclick: r.pick }), text = r.text ? r.text() : {};
+    r.cells.forEach((v, c) => e.append(make("td", { "data-head": t.head[c][0], class: t.head[c][1] ? "n" : t.head[c][2] || null }, text[c] !== undefined && text[c] !== null ? text[c] : cell(v))));
+    return e;
+  }
+  // So many rows are made at once; others when they come into view, or are found or printed. Until then an empty row has
+  // their height, and their text where a browser's search finds it.
+  const ROWS = 200;
+  let parts = [];
+  const nears = new IntersectionObserver((seen) => seen.forEach((e) => parts.find((p) => p.body === e.target)?.fill(e.isIntersecting)), { rootMargin: "400px", scrollMargin: "400px" });
+  function bodies(t, rows) {
+    nears.disconnect();
+    parts = [];
+    for (let from = 0; from === 0 || from < rows.length; from += ROWS) {
+      const own = rows.slice(from, from + ROWS), body = make("tbody");
+      let full = null, height = 24 * own.length;
+      const fill = (wanted) => {
+        if (wanted === full) return;
+        if (full) height = body.offsetHeight;
+        full = wanted;
+        if (wanted) return body.replaceChildren(...own.map((r) => rowOf(t, r)));
+        const text = make("div", { hidden: "until-found", onbeforematch: () => fill(true) }, own.map((r) => r.cells.join(" ")).join("\n"));
+        body.replaceChildren(make("tr", { style: `height:${height}px` }, make("td", { colspan: t.head.length }, text)));
+      };
+      fill(from === 0);
+      parts.push({ body, fill });
+    }
+    if (parts.length < 2) return [parts[0].body];
+    parts.forEach((p) => nears.observe(p.body));
+    // Columns are as wide as their longest cells, whatever rows are there.
+    const longest = t.head.map((_, c) => rows.reduce((a, r) => (String(r.cells[c]).length > String(a.cells[c]).length ? r : a)));
+    const widest = make("tbody", {}, ...[...new Set(longest)].map((r) => rowOf(t, { ...r, pick: () => {} })));
+    widest.className = "widest";
+    return [widest, ...parts.map((p) => p.body)];
+  }
+  addEventListener("beforeprint", () => parts.forEach((p) => p.fill(true)));
+  addEventListener("afterprint", () => table());
   function table() {
     const t = TABLES[state.view];
     if (!t) return;
@@ -391,10 +424,23 @@
     if (state.view === "timeline") timelineParts();
   }
 
+  // Does it for each of a list, and lets the page go on in between; the rest is left out once `owner` is not shown.
+  async function inSlices(owner, list, each) {
+    let since = performance.now();
+    for (const x of list) {
+      if (performance.now() - since > 10) {
+        await pause();
+        if (!owner.isConnected) return;
+        since = performance.now();
+      }
+      each(x);
+    }
+  }
   // Memory: across the steps of a run, down the buffers of the pool, each as high as it is large.
   function memoryChart() {
     const m = data.memory, W = 1000, H = 420, steps = Math.max(1, m.steps.length);
-    const used = m.steps.map((_, i) => sum(m.spans.filter((s) => s.first <= i && i <= s.last).map((s) => s.bytes)));
+    const used = new Array(m.steps.length).fill(0);
+    for (const s of m.spans) for (let i = s.first; i <= s.last; i += 1) used[i] += s.bytes;
     const peak = used.indexOf(Math.max(...used, 0));
     const sizes = new Map(m.spans.map((s) => [s.buffer, s.bytes])), all = Math.max(1, sum([...sizes.values()]));
     const svg = shape("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", id: "memory-chart" });
@@ -402,7 +448,7 @@
     let below = 0;
     for (const [buffer, size] of sizes) { tops.set(buffer, below); below += (size / all) * H; }
     const label = (i) => (m.steps[i].group === null ? "a copy" : data.groups[m.steps[i].group].label);
-    for (const s of m.spans) {
+    inSlices(svg, m.spans, (s) => {
       const y = tops.get(s.buffer), height = Math.max(0.5, (s.bytes / all) * H - 0.5);
       const told = (i) => shape("title", {}, `step ${i}: ${label(i)}; buffer ${s.buffer}, ${bytes(s.bytes)}, holds what ${label(s.first)} writes from step ${s.first} to ${s.last}`);
       svg.append(shape("rect", { x: (s.first / steps) * W, y, width: ((s.last + 1 - s.first) / steps) * W, height, class: "held" }, told(s.first)));
@@ -413,7 +459,7 @@
         r.addEventListener("click", () => chooseGroup(group));
         svg.append(r);
       }
-    }
+    });
     const most = Math.max(...used, 1), line = used.map((u, i) => `${i ? "L" : "M"}${((i + 0.5) / steps) * W} ${120 - (u / most) * 110}`).join("");
     const curveOf = shape("svg", { viewBox: `0 0 ${W} 124`, class: "chart" }, shape("path", { d: line, class: "curve" }));
     const at_ = m.spans.filter((s) => s.first <= peak && peak <= s.last);

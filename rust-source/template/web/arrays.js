@@ -26,7 +26,7 @@ export function readNpy(bytes) {
 }
 
 /** The arrays of a file .npz by name. */
-export function readNpz(bytes) {
+export async function readNpz(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let end = bytes.length - 22;
   while (end >= 0 && view.getUint32(end, true) !== 0x06054b50) end--;
@@ -38,9 +38,13 @@ export function readNpz(bytes) {
     const [name, extra, comment] = [28, 30, 32].map((i) => view.getUint16(at + i, true));
     const own = view.getUint32(at + 42, true);
     const text = new TextDecoder().decode(bytes.subarray(at + 46, at + 46 + name));
-    if (method !== 0) throw Error("compressed .npz files are not read; write it with numpy.savez");
     const data = own + 30 + view.getUint16(own + 26, true) + view.getUint16(own + 28, true);
-    out.set(text.replace(/\.npy$/, ""), readNpy(bytes.subarray(data, data + packed)));
+    let content = bytes.subarray(data, data + packed);
+    if (method !== 0) {
+      const plain = new Blob([content]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+      content = new Uint8Array(await new Response(plain).arrayBuffer());
+    }
+    out.set(text.replace(/\.npy$/, ""), readNpy(content));
     at += 46 + name + extra + comment;
   }
   return out;

@@ -57,7 +57,7 @@ export function computations(rows) {
 
 /**
  * Opens a network. `weights` is their file, or gives the part of it that begins at a place. `gpu` is the browser's, or that of another implementation. `host` computes nodes that the plan gives
- * to the host: `node(number, arrays)` gives an ArrayBuffer for each result, `constant(buffer)` one with the elements.
+ * to the host: `node(number, arrays)` gives `{buffer, shape}` for each result, `constant(buffer)` one with the elements.
  */
 export async function open({ plan, weights, texts }, { gpu = globalThis.navigator?.gpu, progress = () => {}, host = null } = {}) {
   if (!gpu) {
@@ -122,8 +122,9 @@ class Commands {
 export class Network {
   #last = Promise.resolve();
   #lost = null;
-  /** Tensors in host memory by the plan's buffer, and rows of buffers that grow. */
+  /** Tensors in host memory by the plan's buffer, with their shapes, and rows of buffers that grow. */
   #held = new Map();
+  #shapes = new Map();
   #rows = new Map();
   /** Milliseconds of each node on the host in the last run: the sum over the iterations of a loop. */
   hostMs = new Map();
@@ -274,7 +275,7 @@ export class Network {
       const ms = () => performance.now() - start;
       return this.#checked("the run", async () => {
         const commands = new Commands(this.device);
-        [this.#held, this.#rows, this.hostMs].forEach((m) => m.clear());
+        [this.#held, this.#shapes, this.#rows, this.hostMs].forEach((m) => m.clear());
         await this.#steps(this.steps, inputs, commands);
         const outputs = {}, shapes = {};
         const arrays = await this.#read(this.plan.outputs, inputs, commands);
@@ -423,7 +424,10 @@ export class Network {
     const results = await this.host.node(h.node, operands);
     this.hostMs.set(h.node, (this.hostMs.get(h.node) ?? 0) + performance.now() - start);
     commands.submit();
-    h.outputs.forEach((t, i) => this.#write(t, new ARRAYS[t.dtype](results[i])));
+    h.outputs.forEach((t, i) => {
+      if (t.place.host !== undefined) this.#shapes.set(t.place.host, results[i].shape);
+      this.#write(t, new ARRAYS[t.dtype](results[i].buffer));
+    });
   }
   /** Takes the body of a loop again and again. */
   async #loop(l, inputs, commands) {
@@ -479,8 +483,8 @@ export class Network {
   }
   /** A tensor with the shape that it has in this run. */
   #shaped(t) {
-    const rows = this.#rows.get(t.place.buffers?.[0]);
-    return rows === undefined ? t : { ...t, shape: [rows, ...t.shape.slice(1)] };
+    const rows = this.#rows.get(t.place.buffers?.[0]), shape = this.#shapes.get(t.place.host);
+    return rows !== undefined ? { ...t, shape: [rows, ...t.shape.slice(1)] } : shape ? { ...t, shape } : t;
   }
   /** The elements of tensors, behind the commands. */
   async #read(planned, inputs, commands) {

@@ -86,7 +86,7 @@ function showInputs() {
       state(`${t.name} is from ${file.files[0].name}`);
     });
   }
-  $("npz").onchange = () => busy(async () => take(readNpz(new Uint8Array(await $("npz").files[0].arrayBuffer()))));
+  $("npz").onchange = () => busy(async () => take(await readNpz(new Uint8Array(await $("npz").files[0].arrayBuffer()))));
   $("inputs").hidden = false;
 }
 function take(arrays) {
@@ -135,6 +135,8 @@ const COLUMNS = [
   ["GB/s", (r) => (r.us && r.grid ? r.bytes / r.us / 1e3 : undefined), (x) => x?.toFixed(1) ?? ""],
   ["workgroups", (r) => r.grid?.reduce((a, b) => a * b, 1), (n) => n ?? "on the host"],
 ];
+/** Rows of the table that are made at once. */
+const ROWS = 400;
 function showTable() {
   const { plan } = network, all = times?.us.reduce((a, b) => a + b, 0);
   let dispatched = 0;
@@ -156,7 +158,7 @@ function showTable() {
     cell.onclick = () => { order = c; showTable(); };
   });
   body.replaceChildren();
-  for (const r of rows) {
+  const add = (r) => {
     const row = made("tr", "", body);
     COLUMNS.forEach(([, value, text]) => made("td", text(value(r)), row));
     row.title = r.nodes.join("\n");
@@ -167,7 +169,21 @@ function showTable() {
       $("wgsl").textContent = r.grid ? texts[r.kernel] : "The plan gives this node to the host: the compiler's interpreter computes it, on the processor.\nIts time is that of the last run, with the way there and back.";
       $("shader").hidden = false;
     };
-  }
+  };
+  // The rest of a long table comes when its end is seen.
+  const part = (from) => {
+    rows.slice(from, from + ROWS).forEach(add);
+    if (from + ROWS >= rows.length) return;
+    const end = made("tr", "", body);
+    Object.assign(made("td", `${rows.length - from - ROWS} more`, end), { colSpan: COLUMNS.length });
+    new IntersectionObserver((seen, watch) => {
+      if (!seen.some((e) => e.isIntersecting)) return;
+      watch.disconnect();
+      end.remove();
+      part(from + ROWS);
+    }).observe(end);
+  };
+  part(0);
   if (times) {
     const step = times.step ? `, whose steps are ${times.step} ns` : "";
     $("method").textContent = `${(all / 1e3).toFixed(3)} ms in all, by ${times.method}${step}: each dispatch repeated alone`;

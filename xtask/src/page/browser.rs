@@ -1,5 +1,6 @@
 //! Headless Chromium on a software adapter, and the server that it opens pages of.
 
+use super::trace::{Protocol, Tasks};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
@@ -12,10 +13,38 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// A browser that does not start or ends by itself; a page that says nothing for `limit`.
 pub fn drive(browser: &str, folder: &Path, path: &str, profile: &Path, limit: Duration) -> Result<String, String> {
+    let (server, address) = local(path)?;
+    let mut child = Browser(started(command(browser, &[&address], profile).stdout(Stdio::null()))?);
+    serve_until(&server, folder, &mut child.0, limit)
+}
+
+/// The same, with the tasks of the page's main thread, by Chromium's trace.
+///
+/// # Errors
+/// As for [`drive`]; a browser that traces nothing.
+pub fn drive_traced(
+    browser: &str,
+    folder: &Path,
+    path: &str,
+    profile: &Path,
+    limit: Duration,
+) -> Result<(String, Tasks), String> {
+    let (server, address) = local(path)?;
+    // The protocol's pipes are the descriptors 3 and 4.
+    let piped = ["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", browser, "--remote-debugging-pipe"];
+    let mut c = command("sh", &[&piped[..], &["about:blank"]].concat(), profile);
+    let mut child = Browser(started(c.stdin(Stdio::piped()).stdout(Stdio::piped()))?);
+    let mut protocol = Protocol::new(&mut child.0)?;
+    protocol.begin(&address)?;
+    let said = serve_until(&server, folder, &mut child.0, limit)?;
+    Ok((said, protocol.end()?))
+}
+
+/// A server on this machine, and the address of a page of it.
+fn local(path: &str) -> Result<(TcpListener, String), String> {
     let server = TcpListener::bind("127.0.0.1:0").map_err(|e| format!("no server: {e}"))?;
     let port = server.local_addr().map_err(|e| e.to_string())?.port();
-    let mut child = Browser(open(browser, &format!("http://127.0.0.1:{port}/{path}"), profile)?);
-    serve_until(&server, folder, &mut child.0, limit)
+    Ok((server, format!("http://127.0.0.1:{port}/{path}")))
 }
 
 /// Serves a folder until the program ends.
@@ -47,15 +76,20 @@ impl Drop for Browser {
     }
 }
 
-fn open(browser: &str, address: &str, profile: &Path) -> Result<Child, String> {
+fn command(browser: &str, own: &[&str], profile: &Path) -> Command {
     let mut c = Command::new(browser);
-    c.args(["--headless=new", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"])
+    c.args(own)
+        .args(["--headless=new", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync", "--window-size=1400,900"])
         .args(["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"])
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(address);
-    let quiet = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.spawn().map_err(|e| format!("{browser}: {e}"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    c
+}
+
+fn started(c: &mut Command) -> Result<Child, String> {
+    c.spawn().map_err(|e| format!("{}: {e}", c.get_program().to_string_lossy()))
 }
 
 /// Serves the folder until the page says how it went; what it puts goes to `run`.

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The script that drives the page.
 const DRIVE: &str = include_str!("drive_compiler.js");
 
+/// The module that scripts which drive this page share.
+const ONE: &str = include_str!("one.js");
+
 /// A script that takes WebGPU away before the page starts.
 const WITHOUT: &str = "Object.defineProperty(navigator, \"gpu\", { value: undefined });\n";
 
@@ -21,6 +24,9 @@ const ROWS: [u32; 2] = [5, 64];
 
 /// A network with a loop in which a node computes beyond 32 bits, which is the host's.
 const HOST: &str = include_str!("host.weft");
+
+/// A network in which a node decides how many rows a result has.
+const DECIDED: &str = include_str!("decided.weft");
 
 /// A model whose weights are in a file beside it.
 const BESIDE: &str = "beside.onnx";
@@ -56,13 +62,15 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     }
     let runs = folder.join("run");
     for (name, model) in models(&folder) {
-        same(weft, &model, &runs.join(&name)).map_err(|e| format!("{name}, compiled in the page: {e}"))?;
+        same(weft, &model, &[], &runs.join(&name)).map_err(|e| format!("{name}, compiled in the page: {e}"))?;
     }
     for n in ROWS {
         let run = runs.join(format!("open-{n}"));
         agrees(weft, &folder.join("open.weft").display().to_string(), &["--dim", &format!("n={n}")], &run)?;
     }
-    agrees(weft, &folder.join("host.weft").display().to_string(), &[], &runs.join("host"))?;
+    for name in ["host", "decided"] {
+        agrees(weft, &folder.join(format!("{name}.weft")).display().to_string(), &[], &runs.join(name))?;
+    }
     // A trace of the page opens in the command.
     succeed(Command::new(weft).arg("report").arg(runs.join("network.trace")).arg("-o").arg(runs.join("report.html")))
 }
@@ -95,20 +103,34 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
         ("without.html", with(&script("without.js"), "")),
         ("drive_compiler.js", DRIVE.into()),
         ("seen.js", SEEN.into()),
+        ("one.js", ONE.into()),
         ("without.js", WITHOUT.into()),
         ("open.weft", OPEN.into()),
         ("host.weft", HOST.into()),
+        ("decided.weft", DECIDED.into()),
     ] {
         write(&folder.join(name), text.as_bytes())?;
     }
     NETWORKS.iter().try_for_each(|(name, text)| write(&folder.join(format!("{name}.weft")), text.as_bytes()))
 }
 
+/// A copy of the page as `NAME.html`, which a script drives.
+pub fn driven_by(folder: &Path, name: &str, script: &str) -> Result<(), String> {
+    let index = folder.join("index.html");
+    let html = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
+    let script_of = format!("<script type=\"module\" src=\"drive_{name}.js\"></script></html>");
+    let driven = html.replace("</html>", &script_of);
+    write(&folder.join(format!("{name}.html")), driven.as_bytes())?;
+    write(&folder.join(format!("drive_{name}.js")), script.as_bytes())
+}
+
 /// The command compiles for the page's profile to the same files, and the interpreter computes what the page did.
-fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
+pub fn same(weft: &Path, model: &str, sizes: &[&str], run: &Path) -> Result<(), String> {
     let native = run.join("native");
     let mut c = Command::new(weft);
     c.args(["export", model, "-q", "--target"]).arg(run.join("profile.json")).arg("--web").arg(&native);
+    let sizes: Vec<&str> = sizes.iter().flat_map(|s| ["--dim", s]).collect();
+    c.args(&sizes);
     succeed(&mut c)?;
     let digests = run.join("digests");
     let made = std::fs::read_to_string(&digests).map_err(|e| format!("{}: {e}", digests.display()))?;
@@ -127,7 +149,7 @@ fn same(weft: &Path, model: &str, run: &Path) -> Result<(), String> {
     if kernels == 0 || own != kernels {
         return Err(format!("the page made {kernels} kernels, the command {own}"));
     }
-    agrees(weft, model, &[], run)
+    agrees(weft, model, &sizes, run)
 }
 
 /// The interpreter computes from a run's inputs what the page did.

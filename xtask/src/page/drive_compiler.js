@@ -1,17 +1,9 @@
 // Drives the compiler's page as a reader would, and tells the server what it saw.
-import { compiled, host, weights } from "./compiler.js";
-import { $, drive, expect, page, put, rounded, sentence, until, values } from "./seen.js";
+import { compiled, weights } from "./compiler.js";
+import { one } from "./one.js";
 import { open } from "./runner.js";
+import { $, drive, drop, expect, idle, page, put, sentence, until, values } from "./seen.js";
 
-const idle = () => until(() => !$("compile").disabled);
-const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
-/** Drops a file on the page, with others, and waits until it is compiled and open, or refused. */
-async function drop(name, content, ...others) {
-  const dataTransfer = new DataTransfer();
-  for (const f of [...others, new File([content], name)]) dataTransfer.items.add(f);
-  dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
-  await idle();
-}
 /** Takes a form of a network of the zoo, and waits. */
 async function zoo(name) {
   $("zoo").append(new Option(name, name));
@@ -28,28 +20,6 @@ async function downloaded(id) {
   await idle();
   HTMLAnchorElement.prototype.click = real;
   return kept[0];
-}
-
-/** The file of all weights, which a page never has at once. */
-async function blob() {
-  const { plan } = compiled(), all = new Uint8Array(plan.weightBytes);
-  for (const { weights: at } of plan.buffers) if (at !== null) all.set(await weights(at), at);
-  return all;
-}
-/** Compiles and runs a network; puts what it was compiled to into the folder. */
-async function one(name, take) {
-  await take();
-  await page();
-  const { files, request, plan } = compiled();
-  const made = files.filter((f) => f.path !== "open.json");
-  const lines = await Promise.all([...made, { path: "weights.bin", bytes: await blob() }].map(async (f) => `${f.path} ${await digest(f.bytes)}`));
-  await put(`${name}/digests`, lines.sort().join("\n"));
-  await put(`${name}/profile.json`, JSON.stringify(request.profile));
-  const of = (path) => files.find((f) => f.path === path).bytes;
-  const texts = plan.kernels.map((k) => new TextDecoder().decode(of(k.file)));
-  const { network } = await values({ plan, weights, texts }, `${name}/`, { host });
-  if (network.dispatches.length >= 10) await rounded(network);
-  network.destroy();
 }
 
 /** A trace that the command wrote. */
@@ -124,8 +94,6 @@ async function failures() {
   expect("a hostile name is text", $("error").textContent.includes("<img") && !document.querySelector("#error img") && document.title !== "1");
   await drop("forty.onnx", unsupported(40));
   expect("all 40 unsupported nodes are named", [...Array(40).keys()].every((i) => $("error").textContent.includes(`NoSuchOp${i}`)));
-  await zoo("ssdlite:smallest");
-  expect("what cannot run is said, with the node and the reason", /`boxes` is known only when `\/NonMaxSuppression`/.test($("error").textContent));
   $("sizes").value = "nothing";
   $("ask").requestSubmit();
   await idle();
@@ -149,17 +117,31 @@ async function lost() {
   expect("a lost device is a sentence", /the device was lost/.test(await sentence(() => network.run({}))));
 }
 
-/** The page in a frame of a phone's width, in a browser without WebGPU. */
-async function phone() {
-  const frame = Object.assign(document.createElement("iframe"), { src: "without.html?model=squeezenet1_1:smallest" });
+/** The page in a frame of a phone's width. */
+async function framed(address, look) {
+  const frame = Object.assign(document.createElement("iframe"), { src: address });
   frame.style.width = "360px";
   document.body.append(frame);
   const inside = (id) => frame.contentDocument.getElementById(id);
   await until(() => frame.contentDocument?.getElementById("made")?.hidden === false && !inside("compile").disabled);
-  expect("without WebGPU that is said", /offers no WebGPU/.test(inside("error").textContent));
-  expect("and it is compiled", /kernels for the profile/.test(inside("about").textContent));
-  expect("a phone's width is enough", frame.contentDocument.documentElement.scrollWidth <= 360);
+  await look(inside);
+  const wide = () => frame.contentDocument.documentElement.scrollWidth;
+  expect(`a phone's width is enough for ${address}: ${wide()}`, wide() <= 360);
   frame.remove();
+}
+async function phone() {
+  await framed("without.html?model=squeezenet1_1:smallest", async (inside) => {
+    expect("without WebGPU that is said", /offers no WebGPU/.test(inside("error").textContent));
+    expect("and it is compiled", /kernels for the profile/.test(inside("about").textContent));
+  });
+  await framed("index.html?model=convolutions.weft", async (inside) => {
+    inside("time").click();
+    await until(() => !inside("run").disabled);
+    inside("wide").querySelector("tbody tr").click();
+    expect("a phone shows a kernel", inside("error").hidden && /@compute/.test(inside("wgsl").textContent));
+    inside("report").click();
+    await until(() => inside("frame").contentDocument?.querySelector("#graph .box"));
+  });
 }
 
 const violated = [];
@@ -173,7 +155,7 @@ drive(async () => {
   expect("the page starts", $("error").hidden && $("zoo").options.length > 5);
   expect("there is a profile of this adapter", $("profile").value === "this adapter");
   await trace();
-  for (const name of ["convolutions", "branch", "loop", "while", "rows", "quantised", "host"]) {
+  for (const name of ["convolutions", "branch", "loop", "while", "rows", "quantised", "host", "decided"]) {
     const text = await (await fetch(`${name}.weft`)).text();
     await one(name, () => drop(`${name}.weft`, text));
   }

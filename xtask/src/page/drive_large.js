@@ -1,16 +1,12 @@
 // Drives the compiler's page with a model of 1.6 GB, and tells the server what it saw.
 import { compiled, weights } from "./compiler.js";
-import { $, drive, expect, page, until, values } from "./seen.js";
+import { $, drive, drop, expect, page, until, values } from "./seen.js";
 
 drive(async () => {
   await until(() => $("state").textContent === "ready for a model" || !$("error").hidden);
-  const dataTransfer = new DataTransfer();
-  for (const name of ["large.onnx", "large.onnx.data"]) {
-    dataTransfer.items.add(new File([await (await fetch(name)).blob()], name));
-  }
+  const [model, data] = await Promise.all(["large.onnx", "large.onnx.data"].map(async (name) => (await fetch(name)).blob()));
   const begun = performance.now();
-  dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
-  await until(() => !$("compile").disabled);
+  await drop("large.onnx", model, new File([data], "large.onnx.data"));
   const seconds = (performance.now() - begun) / 1e3;
   await page();
   const { files, plan, ms, memory } = compiled();

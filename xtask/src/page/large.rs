@@ -1,7 +1,7 @@
 //! A model that is larger than a page's memory is good for: constants are read, packed and uploaded one by one.
 
 use super::browser::{drive, write};
-use super::compiler::{agrees, prepare};
+use super::compiler::{agrees, driven_by, prepare};
 use crate::cargo::target_dir;
 use crate::report::{find_browser, succeed};
 use std::fmt::Write as _;
@@ -30,11 +30,7 @@ pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
         std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     prepare(page, &folder)?;
-    let index = folder.join("index.html");
-    let html = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
-    let driven = html.replace("</html>", "<script type=\"module\" src=\"drive_large.js\"></script></html>");
-    write(&folder.join("large.html"), driven.as_bytes())?;
-    write(&folder.join("drive_large.js"), DRIVE.as_bytes())?;
+    driven_by(&folder, "large", DRIVE)?;
     let (text, model) = (folder.join("large.weft"), folder.join("large.onnx"));
     write(&text, network().as_bytes())?;
     succeed(Command::new(weft).arg("export").arg(&text).args(["--external-data", "-q", "-o"]).arg(&model))?;

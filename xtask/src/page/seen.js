@@ -7,6 +7,15 @@ export const seen = [];
 export const expect = (what, holds) => { if (!holds) throw Error(`${what} does not hold: ${$("state").textContent} ${$("error").textContent}`); seen.push(what); };
 export const until = async (holds) => { while (!holds()) await new Promise((done) => setTimeout(done, 20)); };
 export const put = (path, body) => fetch(path, { method: "POST", body });
+/** The compiler is at nothing. */
+export const idle = () => until(() => !$("compile").disabled);
+/** Drops a file on the compiler's page, with others, and waits until it is compiled and open, or refused. */
+export async function drop(name, content, ...others) {
+  const dataTransfer = new DataTransfer();
+  for (const f of [...others, new File([content], name)]) dataTransfer.items.add(f);
+  dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
+  await idle();
+}
 /** The sentence of what fails. */
 export const sentence = async (f) => { try { await f(); } catch (e) { return e.message; } throw Error("nothing failed"); };
 /** Runs and times a network as a reader would. */
@@ -34,13 +43,13 @@ export async function page() {
   expect("the page fits", document.documentElement.scrollWidth <= innerWidth);
 }
 
-/** Runs a network twice, and puts what went in and came out into the folder. */
-export async function values(files, folder = "", options = {}) {
+/** Runs a network twice, on these bytes or drawn ones, and puts what went in and came out into the folder. */
+export async function values(files, folder = "", options = {}, given = {}) {
   const network = await open(files, options);
   const drawn = (t) => {
-    const bytes = new Uint8Array(t.shape.reduce((a, b) => a * b, t.size));
-    const out = new DataView(bytes.buffer);
-    for (let i = 0; i < bytes.length / t.size; i++) {
+    const bytes = given[t.name] ?? new Uint8Array(t.shape.reduce((a, b) => a * b, t.size));
+    const out = new DataView(bytes.buffer, bytes.byteOffset);
+    for (let i = 0; i < bytes.length / t.size && !given[t.name]; i++) {
       const x = Math.sin(i + 1) * 43758.5453 % 1;
       if (t.dtype === "f32") out.setFloat32(4 * i, x, true); else bytes[i * t.size] = Math.abs(x) * 3;
     }

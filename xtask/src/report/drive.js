@@ -1,6 +1,6 @@
 "use strict";
 // Drives a report as a reader would, and tells the page around it what it saw.
-(function () {
+(async function () {
   const seen = [];
   function expect(what, holds) {
     if (!holds) throw new Error(what);
@@ -210,6 +210,8 @@
     expect("the page is still no wider than the window", fits());
   }
   let result;
+  // A report reads its data in parts.
+  while (!one("#world")) await new Promise((done) => setTimeout(done, 20));
   try {
     drive();
     result = `ok, ${seen.length} things seen in ${innerWidth} x ${innerHeight}`;

@@ -151,7 +151,8 @@ fn plan_stage(f: &TensorFunction, stage: &Stage<'_>) -> Option<Work> {
     let dtype = f.buffers[b.buffer].dtype;
     let value = b.value.dtype(f);
     let Some(r) = b.reduce else {
-        let fits = program::class(value) == program::class(dtype) && reduction.is_empty();
+        // A loop of one iteration that the store leaves out is in no index.
+        let fits = program::class(value) == program::class(dtype) && reduction.iter().all(|l| l.extent == 1);
         return if fits { Nest::new(f, &b.value, &[], &spatial).map(Work::Compute) } else { None };
     };
     if !r.init || !reduce::fits(value, dtype) {

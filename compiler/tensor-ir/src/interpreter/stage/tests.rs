@@ -96,6 +96,16 @@ fn transpose_slice_and_reverse() {
 }
 
 #[test]
+fn loops_of_one_iteration_are_in_no_index() {
+    let (mut f, inputs, outputs) = function(&[(DType::F32, &[64, 27])], (DType::F32, &[1, 27, 64]), |cx, x, s| {
+        cx.compute("", s, DType::F32, |i| Expr::load(x[0], vec![i[2].clone(), i[0].clone() + &i[1]]))
+    });
+    crate::schedule::simplify_function(&mut f);
+    assert_eq!(f.stages().expect("a stage")[0].block.indices[0], Int::new(0));
+    agree((f, inputs, outputs), 0.0);
+}
+
+#[test]
 fn padding_is_never_read() {
     let f = function(&[(DType::F32, &[5, 7])], (DType::F32, &[9, 12]), |cx, x, s| {
         cx.compute("", s, DType::F32, |i| {
