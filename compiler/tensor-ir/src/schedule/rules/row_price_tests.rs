@@ -8,7 +8,7 @@ use crate::profile::DeviceProfile;
 use crate::text::parse_tensor_function;
 use crate::tir::{BufferId, TensorFunction};
 
-/// What the right operand is made of.
+/// The kind of product.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Right {
     F32,
