@@ -51,7 +51,7 @@ fn bytes(f: &TensorFunction, b: BufferId, salt: usize) -> Tensor {
     Tensor::from_f64(t, shape, (0..n).map(of))
 }
 
-/// What `matmul-dot` makes of it, and with `every` everything else that it may; `constant` weights are packed.
+/// Checks `matmul-dot`, and with `every` everything else that it may; `constant` weights are packed.
 fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> usize {
     check_rules(&["matmul-dot"], what, original, (constant, every))
 }

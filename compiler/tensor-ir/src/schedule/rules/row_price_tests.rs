@@ -55,9 +55,9 @@ fn price(right: Right, [m, n, k]: [i64; 3], p: &DeviceProfile) -> (f64, String) 
 }
 
 /// Prices that are above that of the next larger number of rows: how many of each kind there are at most, and by how
-/// much. Few workgroups draw few bytes a nanosecond, and the estimate does not know that workgroups of further rows draw
-/// the same bytes of the right operand again; `benches/results/2026-11-30-gpu-products.md` has the cases. The numbers
-/// only fall.
+/// much. Few workgroups draw few bytes a nanosecond, and the estimate does not know that workgroups of further rows
+/// draw the same bytes of the right operand again; `benches/results/2026-11-30-gpu-products.md` has the cases. The
+/// numbers only fall.
 const KNOWN: [(Right, usize); 4] = [(Right::F32, 85), (Right::F16, 80), (Right::I8, 133), (Right::I4, 50)];
 const MOST: f64 = 1.3;
 
