@@ -1,5 +1,8 @@
 //! Elements of packed words, and buffers of halves that are declared as words on devices with f16.
 //!
+//! Memory whose words of bytes are copied by sixteen neighbours at a time is declared in vectors of four words: a copy
+//! is then one load. Compilers join single words only where they see how these are aligned.
+//!
 //! Some drivers' compilers join neighbouring loads of words, but not of halves. If a driver's compiler recognises the
 //! way that halves are taken from words (`DeviceProfile::half_words`), such memory is declared as 32-bit words: Mesa
 //! for NVIDIA recognises 16-bit integers; Mesa for AMD and Intel removes a conversion to f32 and back. Elements that
@@ -18,6 +21,8 @@ use tensor_ir::tir::{BufferId, Encoding, Expr, Scalar, Scope, TensorFunction};
 pub(crate) const LANES: u8 = 4;
 /// Elements of a vector.
 pub(crate) const VECTOR: i64 = LANES as i64;
+/// Words of the widest load.
+pub(crate) const WORDS: i64 = 4;
 
 /// A buffer that is accessed by whole vectors alone.
 pub(crate) struct Vectors<'u> {
@@ -27,15 +32,39 @@ pub(crate) struct Vectors<'u> {
 }
 
 impl Vectors<'_> {
-    /// All come in pairs, each pair from a multiple of eight on.
-    fn are_pairs(&self, ranges: &mut Facts) -> bool {
-        let is_first = |i: &Int| divisor(i) % (2 * VECTOR) == 0;
+    /// All come in groups of `size`, each group from a multiple of its elements on.
+    fn are_groups(&self, size: i64, ranges: &mut Facts) -> bool {
         self.of.iter().all(|i| {
-            let by = if is_first(i) { VECTOR } else { -VECTOR };
-            let other = ranges.simplify(&(i.clone() + by));
-            is_first(i) != is_first(&other) && self.of.contains(&other)
+            let mut at = |place: i64| ranges.simplify(&(i.clone() + place * VECTOR));
+            let first = (0..size).map(|n| at(-n)).find(|first| divisor(first) % (size * VECTOR) == 0);
+            first.is_some_and(|f| (0..size).all(|n| self.of.contains(&ranges.simplify(&(f.clone() + n * VECTOR)))))
         })
     }
+}
+
+/// Buffers of bytes that are read by copies of words alone, sixteen neighbours at a time.
+pub(crate) fn joined_words(
+    f: &TensorFunction,
+    root: &Node,
+    vectors: &FxHashMap<BufferId, Vectors<'_>>,
+    ranges: &mut Facts,
+) -> FxHashSet<BufferId> {
+    let packed = |b: BufferId| f.buffers[b].encoding == Encoding::ByteQuad;
+    let memory = |b: &BufferId| f.buffers[*b].scope == Scope::Global && packed(*b);
+    let (mut copied, mut read) = (FxHashSet::default(), FxHashSet::default());
+    root.visit_leaves(&mut |leaf| {
+        let copies = packed(leaf.buffer) && is_copy_of_words(f, leaf, f.buffers[leaf.buffer].dtype, &packed, ranges);
+        leaf.visit_loads(&mut |b, _| {
+            if copies {
+                copied.insert(b)
+            } else {
+                read.insert(b)
+            };
+        });
+    });
+    copied.retain(|b| memory(b) && !read.contains(b));
+    copied.retain(|b| vectors.get(b).is_some_and(|v| !v.written && v.are_groups(WORDS, ranges)));
+    copied
 }
 
 /// The buffers of halves that are declared as words, with the elements of a unit. With
@@ -57,7 +86,7 @@ pub(crate) fn joined_halves(
         vectors.get(&b).filter(|_| native)
     };
     let memory = |b: BufferId| halves(b, Scope::Global).filter(|v| !v.written);
-    let unit = |v: &Vectors<'_>, ranges: &mut Facts| VECTOR as u32 * if v.are_pairs(ranges) { 2 } else { 1 };
+    let unit = |v: &Vectors<'_>, ranges: &mut Facts| VECTOR as u32 * if v.are_groups(2, ranges) { 2 } else { 1 };
     if way == HalfWords::Integers {
         joined.extend(vectors.keys().filter_map(|b| Some((*b, unit(memory(*b)?, ranges)))));
         joined.retain(|_, unit| i64::from(*unit) > VECTOR);
@@ -121,11 +150,22 @@ fn is_whole(f: &TensorFunction, b: BufferId, ix: &[Int], lane: Lane, ranges: &mu
 
 /// True when a leaf copies vectors of halves, from `memory` alone, to whole vectors.
 fn is_copy_of_halves(f: &TensorFunction, leaf: &Leaf, memory: &dyn Fn(BufferId) -> bool, ranges: &mut Facts) -> bool {
+    is_copy_of_words(f, leaf, DType::F16, memory, ranges)
+}
+
+/// The same for elements of type `t`.
+fn is_copy_of_words(
+    f: &TensorFunction,
+    leaf: &Leaf,
+    t: DType,
+    memory: &dyn Fn(BufferId) -> bool,
+    ranges: &mut Facts,
+) -> bool {
     let Some(lane) = leaf.lane.filter(|_| leaf.combiner.is_none() && leaf.tensor.is_empty() && !leaf.across) else {
         return false;
     };
     !leaf.value.loads().is_empty()
-        && f.buffers[leaf.buffer].dtype == DType::F16
+        && f.buffers[leaf.buffer].dtype == t
         && is_whole(f, leaf.buffer, &leaf.indices, lane, ranges)
-        && is_of_words(f, &leaf.value, (lane, DType::F16), memory, ranges)
+        && is_of_words(f, &leaf.value, (lane, t), memory, ranges)
 }

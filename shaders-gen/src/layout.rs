@@ -12,7 +12,7 @@
 use crate::access::{Form, local_numel, resolve_form};
 use crate::builder::Kind;
 use crate::error::EmitError;
-use crate::joined::{VECTOR, Vectors, joined_halves};
+use crate::joined::{VECTOR, Vectors, WORDS, joined_halves, joined_words};
 use crate::tree::{Leaf, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tensor_ir::dtype::DType;
@@ -138,12 +138,17 @@ pub(crate) fn plan_layouts(
     let of_vectors = |u: &Usage| !u.matrices && !u.vectors.is_empty() && u.bases.iter().all(|i| u.vectors.contains(i));
     let vectors =
         usage.iter().filter(|(_, u)| of_vectors(u)).map(|(b, u)| (*b, Vectors { of: &u.vectors, written: u.written }));
-    let joined = joined_halves(f, root, profile, &vectors.collect(), ranges);
+    let vectors = vectors.collect();
+    let joined = joined_halves(f, root, profile, &vectors, ranges);
+    let words = joined_words(f, root, &vectors, ranges);
     let mut layouts = FxHashMap::default();
     for (b, u) in usage {
         let mut layout = plan_layout(f, b, &u, profile, joined.get(&b).copied())?;
         if u.matrices && profile.quirks.has(&MATRICES_OF_SINGLE_ELEMENTS) {
             layout.width = 1;
+        }
+        if words.contains(&b) {
+            layout.width = WORDS as u32;
         }
         layouts.insert(b, layout);
     }

@@ -199,23 +199,21 @@ impl KernelEmitter<'_> {
         self.load_part(buffer, &address)
     }
 
-    /// The words of four halves from `base` on, as they are stored.
+    /// The words of four halves or bytes from `base` on, as they are stored.
     pub fn load_words(&mut self, buffer: BufferId, base: &Int, access: &Access) -> Result<Value, EmitError> {
-        let unit_size = self.layout(buffer).unit();
-        let second = self.ranges.simplify(&(base.clone() - VECTOR));
-        let offset = match (crate::lanes::is_multiple(base, unit_size), crate::lanes::is_multiple(&second, unit_size)) {
-            (true, _) => 0,
-            (_, true) => VECTOR,
-            _ if unit_size == VECTOR => 0,
-            _ => {
-                let name = self.f.buffers[buffer].name;
-                return Err(EmitError::unsupported(format!("`{name}` is read from within its words, at `{base}`")));
-            }
+        let (unit_size, pack) = (self.layout(buffer).unit(), i64::from(self.layout(buffer).word.pack()));
+        let mut begins = |offset: &i64| {
+            let first = self.ranges.simplify(&(base.clone() - *offset));
+            unit_size == VECTOR || crate::lanes::is_multiple(&first, unit_size)
+        };
+        let Some(offset) = (0..unit_size).step_by(VECTOR as usize).find(&mut begins) else {
+            let name = self.f.buffers[buffer].name;
+            return Err(EmitError::unsupported(format!("`{name}` is read from within its words, at `{base}`")));
         };
         let unit = self.ranges.simplify(&base.div(unit_size));
         let unit = self.unit_inside(buffer, base, &unit, access);
         let whole = self.load_part(buffer, &Address { unit, part: UnitPart::Whole })?;
-        Ok(self.b.slice(whole, (offset / 2) as u32, (VECTOR / 2) as u8))
+        Ok(self.b.slice(whole, (offset / pack) as u32, (VECTOR / pack) as u8))
     }
 
     /// Stores packed words whose first element is `base`.

@@ -87,7 +87,7 @@ impl KernelEmitter<'_> {
             Expr::Load(b, ix) => {
                 let access = resolve(&self.f.buffers[*b], ix, self.lane, self.ranges);
                 let Form::Run { base, .. } = &access.form else { unreachable!("asked before") };
-                if self.layouts[b].word == Word::JoinedHalves {
+                if self.layouts[b].word == Word::JoinedHalves || self.layouts[b].width > 1 {
                     return self.load_words(*b, base, &access);
                 }
                 let at = self.inside(*b, base, &access);

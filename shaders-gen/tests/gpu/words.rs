@@ -51,9 +51,14 @@ fn bytes(f: &TensorFunction, b: BufferId, salt: usize) -> Tensor {
     Tensor::from_f64(t, shape, (0..n).map(of))
 }
 
-/// What the rule makes of it, and with `every` everything else that it may; `constant` weights are packed.
+/// Checks `matmul-dot`, and with `every` everything else that it may; `constant` weights are packed.
 fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> usize {
-    let (profile, asked) = (gpu().profile.clone(), ScheduleOptions::of_rules(["matmul-dot"]));
+    check_rules(&["matmul-dot"], what, original, (constant, every))
+}
+
+/// The same for the first of these rules.
+fn check_rules(rules: &[&str], what: &str, original: &TensorFunction, (constant, every): (bool, bool)) -> usize {
+    let (profile, asked) = (gpu().profile.clone(), ScheduleOptions::of_rules(rules.iter().copied()));
     let target = asked.on(&profile);
     let mut f = original.clone();
     assign_encodings(&mut f, &profile).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -62,7 +67,7 @@ fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> 
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0).to_i64_vec();
     let constants = if constant { &inputs[1..] } else { &[] };
     let first = schedule(&f, constants, target).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert_eq!(first.rule, "matmul-dot", "{what}: {:?}", first.declined);
+    assert_eq!(first.rule, rules[0], "{what}: {:?}", first.declined);
     agrees(what, &first, (&inputs, &tensors), &want, &profile);
     let mut tried = 0;
     if !every {
@@ -117,6 +122,22 @@ fn products_of_words() {
         for (m, n, k) in [(16, 16, 16), (20, 70, 64)] {
             check("product", &product(t, m, n, k), false, false);
             check("product with packed weights", &product(t, m, n, k), true, false);
+        }
+    }
+}
+
+#[test]
+fn few_rows_of_words() {
+    // The second rule says that words are multiplied, on a device that would rather not.
+    let rules = ["matmul-vector", "matmul-dot"];
+    let check = |(t, [m, n, k]): (DType, [i64; 3]), every: bool| {
+        let f = product(t, m, n, k);
+        check_rules(&rules, &format!("{m} rows, {n} columns, depth {k}"), &f, (true, every))
+    };
+    assert!(check((DType::I8, [1, 21, 1040]), true) >= 9);
+    for t in [DType::I8, DType::U8] {
+        for size in [[1, 16, 64], [3, 70, 112], [8, 12, 2048]] {
+            check((t, size), false);
         }
     }
 }

@@ -63,8 +63,11 @@ impl ProgramPoint<'_> {
             Expr::All(list) => self.conditions(list),
             Expr::Select(c, a, b) => {
                 let holding: &[Cond] = if let Expr::All(list) = &**c { list } else { &[] };
+                // Of several conditions, it is not known which one fails.
+                let failing = if let [only] = holding { only.opposite() } else { None };
                 let chosen = |this: &mut Self| this.under(holding, |this| this.expr(a));
-                self.expr(c).or_else(|| chosen(self)).or_else(|| self.expr(b))
+                let other = |this: &mut Self| this.under(failing.as_slice(), |this| this.expr(b));
+                self.expr(c).or_else(|| chosen(self)).or_else(|| other(self))
             }
         }
     }

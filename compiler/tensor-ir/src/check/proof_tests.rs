@@ -201,6 +201,19 @@ fn conditions_of_selects_are_evaluated_in_order() {
 }
 
 #[test]
+fn where_a_condition_fails_the_opposite_holds() {
+    let y = |conditions: &str, index: &str| {
+        format!("block y {{ %y[a, b] <- select(all({conditions}), %x[a, b], %x[a, {index}]) }}")
+    };
+    inside(&y("b < 4", "b - 4"), None);
+    inside(&y("b < 4", "b - 5"), Some("index b - 5 is not inside of `x` with shape [8, 12]"));
+    inside(&y("b >= 4", "b + 8"), None);
+    inside(&y("b >= 4", "b + 9"), Some("index b + 9 is not inside of `x` with shape [8, 12]"));
+    inside(&y("b < 4, a < 3", "b - 4"), Some("index b - 4 is not inside of `x` with shape [8, 12]"));
+    inside(&y("b == 4", "b - 1"), Some("index b - 1 is not inside of `x` with shape [8, 12]"));
+}
+
+#[test]
 fn stores_and_loads_of_one_row_are_of_its_workgroup() {
     let body = |row: &str| format!("block t {{ %t[a, b] <- %x[a, b] }} block y {{ %y[a, b] <- %t[{row}, 11 - b] }}");
     open(&kernel("buffer %t: f32[8,12] global", &body("a")), &[]);

@@ -38,6 +38,15 @@ impl Cond {
     pub fn eq(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
         Cond { lhs: a.into(), op: CondOp::Eq, rhs: b.into() }
     }
+    /// The condition that holds where this one does not; `None` for an equation.
+    pub fn opposite(&self) -> Option<Cond> {
+        let op = match self.op {
+            CondOp::Lt => CondOp::Ge,
+            CondOp::Ge => CondOp::Lt,
+            CondOp::Eq => return None,
+        };
+        Some(Cond { op, ..self.clone() })
+    }
     /// Whether it holds for these values of the variables; `None` if a variable has no value.
     pub fn holds(&self, value: &dyn Fn(Name) -> Option<i64>) -> Option<bool> {
         let (lhs, rhs) = (self.lhs.eval(value)?, self.rhs.eval(value)?);

@@ -28,13 +28,15 @@ attr_struct! {
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),
+        /// Keeps an f16 that was cast to f32 as f16, and bytes that were cast to i32 as bytes in packed words.
+        pub narrow: bool = false,
     }
 }
 
 impl Instruction for StageInRegisters {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let target = Target::Register;
-        let arrangement = Arrangement::default();
+        let arrangement = Arrangement { narrow: self.narrow, ..Arrangement::default() };
         Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target, arrangement }
             .apply(f)
     }

@@ -39,7 +39,7 @@ pub(in crate::schedule) struct Holdings {
 }
 
 /// Bytes of a packed word.
-const WORD: f64 = 4.0;
+pub(super) const WORD: f64 = 4.0;
 
 /// How threads copy an operand.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ const WIDE: i64 = 8;
 
 /// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies
 /// words of them.
-fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
+pub(super) fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
     let types: Vec<DType> = block.value.loads().iter().map(|l| stages.f.buffers[l.0].dtype).collect();
     let plain = matches!(types[..], [a, b] if a == b && matches!(a, DType::I8 | DType::U8));
     let mut computed = false;

@@ -2,7 +2,7 @@
 
 use super::combination::Combination;
 use super::operands::Product;
-use super::product::{Holdings, PoolingWindows};
+use super::product::{Holdings, PoolingWindows, WORD, multiplies_bytes};
 use super::rates::usual_width;
 use super::reads::{Demand, Lanes, Loop, Touch, Window, extent, iterations, neighbour};
 use super::scheduled::operations_of;
@@ -329,7 +329,8 @@ fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows) -> Op
     let mut tally = Tally { workgroups, threads: tile.threads as f64, ..Tally::default() };
     // The words that it loads at once, and its sums, do not wait for each other.
     tally.results = (tile.columns * (tile.rows + WORDS)) as f64;
-    tally.operations += 2.0 * results * depth;
+    let at_once = if multiplies_bytes(stages, block) { WORD } else { 1.0 };
+    tally.operations += 2.0 * results * depth / at_once;
     for (side, times) in [(tile.right, columns), (1 - tile.right, workgroups * tile.rows as f64)] {
         let demand = stages.demand(sides[side]);
         tally.operations += demand.operations * depth * times;

@@ -360,7 +360,7 @@ fn split_vectors(
 /// Computes all elements of a vector (loop `lane`) before `block` combines them.
 fn stage_vectors(sketch: &mut Sketch<'_>, block: Name, at: Name, lane: Name) -> Result<(), Decline> {
     let into = Name::new(&format!("{block}_in"));
-    sketch.apply(StageInRegisters { block, operand: String::new(), at, into })?;
+    sketch.apply(StageInRegisters { block, operand: String::new(), at, into, narrow: false })?;
     let loops = sketch.inside(into, at)?;
     loops.into_iter().try_for_each(|v| sketch.vectorize(v))?;
     Ok(sketch.unroll(lane)?)

@@ -2,6 +2,7 @@
 //! without tails.
 
 use super::{Choice, Scheduled, choices, schedule, schedule_with};
+use crate::attr::Attr;
 use crate::dtype::DType;
 use crate::int::const_dims;
 use crate::interpreter::{run_scheduled, run_tensor_function};
@@ -60,7 +61,11 @@ fn inputs(f: &TensorFunction) -> Vec<Tensor> {
 }
 
 fn check(f: &TensorFunction, s: &Scheduled) {
-    assert_eq!(s.rule, "matmul-dot", "declined: {:?}", s.declined);
+    check_rule("matmul-dot", f, s);
+}
+
+fn check_rule(rule: &str, f: &TensorFunction, s: &Scheduled) {
+    assert_eq!(s.rule, rule, "declined: {:?}", s.declined);
     let inputs = inputs(f);
     let want = run_tensor_function(f, &inputs).unwrap_or_else(|e| panic!("{e}"));
     let got = run_scheduled(&s.function, &inputs).unwrap_or_else(|e| panic!("{e}"));
@@ -70,7 +75,7 @@ fn check(f: &TensorFunction, s: &Scheduled) {
 #[test]
 fn products_are_exact_with_and_without_tails() {
     for t in [DType::I8, DType::U8] {
-        for (m, n, k) in [(32, 32, 32), (37, 21, 43), (5, 70, 19), (64, 8, 130)] {
+        for (m, n, k) in [(1, 33, 64), (3, 32, 20), (32, 32, 32), (37, 21, 43), (5, 70, 19), (64, 8, 130)] {
             let f = product(t, m, n, k);
             check(&f, &schedule(&f, &[], &device()).unwrap_or_else(|e| panic!("{e}")));
             let weights: Vec<BufferId> = f.inputs().skip(1).take(1).collect();
@@ -78,6 +83,39 @@ fn products_are_exact_with_and_without_tails() {
             assert_eq!(s.function.prepacks.len(), usize::from(k % 4 == 0), "whole words are packed");
             check(&f, &s);
         }
+    }
+}
+
+/// The number of operations on words in a schedule's text.
+fn dots(s: &Scheduled) -> usize {
+    let mut dots = 0;
+    s.function.body.visit(&mut |s| dots += usize::from(matches!(s, Stmt::For(l) if l.kind == LoopKind::Tensor)));
+    dots
+}
+
+#[test]
+fn a_few_rows_multiply_words() {
+    let ada = DeviceProfile::named("ada").expect("a profile");
+    for t in [DType::I8, DType::U8] {
+        for (m, n, k) in [(1, 40, 64), (1, 33, 1280), (2, 16, 112), (3, 20, 2048), (8, 12, 96)] {
+            let f = product(t, m, n, k);
+            let weights: Vec<BufferId> = f.inputs().skip(1).take(1).collect();
+            let s = schedule(&f, &weights, &asking(ada.clone(), "matmul-vector")).unwrap_or_else(|e| panic!("{e}"));
+            check_rule("matmul-vector", &f, &s);
+            assert_eq!(dots(&s), 1);
+            let words = s.function.buffers.iter().filter(|(_, b)| b.encoding == Encoding::ByteQuad).count();
+            assert_eq!(words, 2, "both operands are words in registers");
+        }
+    }
+}
+
+#[test]
+fn a_long_reduction_is_cut_into_slices() {
+    for m in [2, 3, 17] {
+        let f = product(DType::I8, m, 36, 2048);
+        let weights: Vec<BufferId> = f.inputs().skip(1).take(1).collect();
+        let choice = Choice { unit: "mm".into(), point: "slices".into(), value: Attr::Int(4) };
+        check(&f, &schedule_with(&f, &weights, &device(), &[choice]).unwrap_or_else(|e| panic!("{e}")));
     }
 }
 
@@ -90,9 +128,7 @@ fn zero_points_stand_in_the_padding() {
         check(&f, &s);
         let words = s.function.buffers.iter().filter(|(_, b)| b.encoding == Encoding::ByteQuad).count();
         assert!(words >= 2, "both operands are staged in words");
-        let mut dots = 0;
-        s.function.body.visit(&mut |s| dots += usize::from(matches!(s, Stmt::For(l) if l.kind == LoopKind::Tensor)));
-        assert_eq!(dots, 1);
+        assert_eq!(dots(&s), 1);
     }
 }
 

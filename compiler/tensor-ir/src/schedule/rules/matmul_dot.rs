@@ -5,14 +5,17 @@
 //! `[k][row]` and `[k][column]`. All threads copy them, and the tiles of the next step are loaded while this one is
 //! computed. A thread has a register tile of rows and columns; each step is one operation per element of it
 //! ([`crate::tir::intrinsic`]). Constant weights are packed in the order in which they are read, four to a word along
-//! the reduction. The last word of the reduction is filled with zeros.
+//! the reduction. The last word of the reduction is filled with zeros. A long reduction may be cut into slices
+//! ([`split_depth`](super::split_depth)) that become workgroups: few rows and columns then fill the device.
 
 use super::analysis::{Contraction, contraction_of_numbers};
 use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
 use super::decline::Decline;
+use super::direct;
 use super::matmul_tiled::fuse_output;
 use super::sketch::Sketch;
+use super::split_depth::{slices, split_depth};
 use super::thread_tile::{LEAST, LEAST_DEPTH};
 use super::unit::Unit;
 use super::view::View;
@@ -55,15 +58,39 @@ candidate! {
         pub tile: Vec<i64>,
         /// Words of the reduction that a workgroup has at a time.
         pub depth: i64,
+        /// Slices of the reduction that are workgroups of their own.
+        pub slices: i64,
     }
 }
 
 /// Words of the reduction that a workgroup may have at a time.
 const DEPTHS: [i64; 3] = [2 * DEPTH, DEPTH, DEPTH / 2];
 
-/// The product of a unit, the type of its operands, and batch, rows and columns: products of bytes on devices with real
-/// cores; asked for by name, on all.
-fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, DType, [i64; 3]), Decline> {
+/// A product of bytes.
+#[derive(Clone)]
+struct Found {
+    contraction: Contraction,
+    /// The type of both operands.
+    bytes: DType,
+    /// Batch, rows and columns.
+    size: [i64; 3],
+    /// Elements of the reduction, and of its innermost loop.
+    depth: i64,
+    channels: i64,
+}
+
+impl Found {
+    /// The numbers of slices that the reduction may be cut into, for steps of so many words.
+    fn slices(&self, depth: i64) -> Vec<i64> {
+        let step = depth * WORD;
+        let steps = if self.channels % step == 0 { self.channels / step } else { 1 };
+        // One row has no loop left that its slices could be rows of.
+        if self.size[0] > 1 || self.size[1] == 1 { vec![1] } else { slices(self.depth, steps) }
+    }
+}
+
+/// The product of a unit: of bytes, on devices with real cores; asked for by name, on all.
+fn product(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     let t = operand_type(view, unit.reduce.ok_or_else(Decline::other_kind)?)?;
     let c = contraction_of_numbers(view, unit)?;
     if !view.profile.model().product_units && !view.asked {
@@ -77,54 +104,74 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, DType, [i64; 3]
     }
     let (batch, rows, columns, depth) =
         (view.product(&c.batch), view.product(&c.m), view.product(&c.n), view.product(&c.k));
-    if rows < LEAST || columns < LEAST || depth < LEAST_DEPTH {
-        return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
+    if columns < LEAST || depth < LEAST_DEPTH {
+        return Err(Decline(format!("{columns} columns and depth {depth} are too few for tiles")));
     }
-    Ok((c, t, [batch, rows, columns]))
+    let channels = c.k.last().and_then(|v| view.extent_of(*v)).unwrap_or(1);
+    Ok(Found { contraction: c, bytes: t, size: [batch, rows, columns], depth, channels })
 }
 
-/// The tiles that fit the device; first the largest that leaves every core a workgroup, else the smallest.
+/// The tiles that fit the device, each with every number of slices; first the largest that leaves every core a
+/// workgroup, else the smallest.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let (_, _, [batch, rows, columns]) = product(view, unit)?;
+    let found = product(view, unit)?;
+    let [batch, rows, columns] = found.size;
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let usable = usable(view.profile);
     let groups = |t: &&ByteTile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
     let enough = usable.iter().find(|t| groups(t) >= i64::from(view.profile.cores)).or(usable.last());
     let first = *enough.ok_or_else(|| Decline("no tile fits the device".into()))?;
     let all = || std::iter::once(first).chain(usable.iter().copied().filter(|t| *t != first));
-    let of = |t: ByteTile, depth: i64| Candidate::new(ByteProduct { tile: listed(&t), depth });
+    let of = |t: ByteTile, depth: i64| {
+        let one = move |slices: i64| Candidate::new(ByteProduct { tile: listed(&t), depth, slices });
+        found.slices(depth).into_iter().map(one)
+    };
     let others = DEPTHS.into_iter().filter(|d| *d != DEPTH);
-    let asked = others.flat_map(|d| all().map(move |t| of(t, d).on_request()));
-    Ok(all().map(|t| of(t, DEPTH)).chain(asked).collect())
+    let asked = others.flat_map(|d| all().flat_map(move |t| of(t, d)).map(Candidate::on_request));
+    Ok(all().flat_map(|t| of(t, DEPTH)).chain(asked).collect())
 }
 
 /// The kernel of the product in the candidate's tile.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
     let Ok(chosen) = candidate.choices::<ByteProduct>() else { return vec![] };
     let Some(tile) = TILES.into_iter().find(|t| listed(t) == chosen.tile) else { return vec![] };
-    let tile = ProductTile { depth: chosen.depth * WORD, ..in_numbers(&tile) };
+    let tile = ProductTile { depth: chosen.depth * WORD, slices: chosen.slices, ..in_numbers(&tile) };
     product_kernels(view.stages(), [unit.name(), unit.output], &tile)
 }
 
 /// Schedules the unit in the candidate's tile.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
     let chosen = candidate.choices::<ByteProduct>()?;
-    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
-    let (c, t, _) = product(&sketch.view(), unit)?;
+    let found = product(&sketch.view(), unit)?;
     let usable = usable(sketch.profile);
     let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
     let list = sketch.choose("tile", &domain, chosen.tile.clone())?;
     let tile = usable.into_iter().find(|t| listed(t) == list).ok_or_else(Decline::other_kind)?;
     let depth = sketch.choose("depth", &DEPTHS, chosen.depth)?;
-    if c.right_constant {
-        pack_right(sketch, &c, tile.0 * COLUMNS)?;
+    let slices = found.slices(depth);
+    match if slices.len() > 1 { sketch.choose("slices", &slices, chosen.slices)? } else { 1 } {
+        1 => compute(sketch, unit, &found, (tile, depth)),
+        parts => {
+            let part = split_depth(sketch, unit, &found.contraction, parts)?;
+            let found = Found { contraction: contraction_of_numbers(&sketch.view(), &part)?, ..found };
+            compute(sketch, &part, &found, (tile, depth))?;
+            direct::compute(sketch, unit)
+        }
     }
-    let thread = bind_output(sketch, unit, &c, tile)?;
-    accumulate(sketch, reduce, &c, thread, (tile, depth), t)
+}
+
+/// Schedules the unit with this tile.
+fn compute(sketch: &mut Sketch<'_>, unit: &Unit, found: &Found, tile: (ByteTile, i64)) -> Result<(), Decline> {
+    let (c, reduce) = (&found.contraction, unit.reduce.ok_or_else(Decline::other_kind)?);
+    if c.right_constant {
+        pack_right(sketch, c, tile.0.0 * COLUMNS)?;
+    }
+    let thread = bind_output(sketch, unit, c, tile.0)?;
+    accumulate(sketch, reduce, c, thread, tile, found.bytes)
 }
 
 /// The type of both operands' bytes.
-fn operand_type(view: &View<'_>, reduce: Name) -> Result<DType, Decline> {
+pub(super) fn operand_type(view: &View<'_>, reduce: Name) -> Result<DType, Decline> {
     let block = view.block(reduce).ok_or_else(Decline::other_kind)?;
     let types: Vec<DType> = block.value.loads().iter().map(|l| view.f.buffers[l.0].dtype).collect();
     let bytes = |t: &DType| matches!(t, DType::I8 | DType::U8);

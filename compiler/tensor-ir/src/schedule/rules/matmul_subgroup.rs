@@ -332,9 +332,9 @@ fn stage_operands(
     let held = sketch.choose("left", if row_loop.is_some() { &domain } else { &domain[1..] }, default.into())?;
     match row_loop.filter(|_| held == SUBGROUP) {
         Some(dim) => sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane, dim })?,
-        None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a })?,
+        None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a, narrow: false })?,
     }
-    sketch.apply(StageInRegisters { block: reduce, operand: right, at, into: w })?;
+    sketch.apply(StageInRegisters { block: reduce, operand: right, at, into: w, narrow: false })?;
     Ok(())
 }
 

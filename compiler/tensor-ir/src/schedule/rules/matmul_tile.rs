@@ -302,7 +302,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
         let copied: Vec<Name> = taps.iter().chain(&[inner, i, j]).copied().collect();
         sketch.reorder(&copied)?;
         let into = Name::new(&format!("{reduce}_w"));
-        sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: staged_at, into })?;
+        let operand = (1 - c.left).to_string();
+        sketch.apply(StageInRegisters { block: reduce, operand, at: staged_at, into, narrow: false })?;
         split_by_sharing(sketch, &found.decoded, Name::new(&format!("{into}_{inner}")))?;
     }
     // A part of the depth is around both, the copy and the products.

@@ -2,26 +2,29 @@
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
 //! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word or a
-//! scale are decoded from registers. The rows use the same weights. Then the threads combine their sums.
+//! scale are decoded from registers. The rows use the same weights. Then the threads combine their sums. Bytes stay
+//! four to a word in registers, and four products are one operation, on devices that have it.
 //!
 //! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
-use super::analysis::{Contraction, contraction};
+use super::analysis::{Contraction, contraction, contraction_of_numbers};
 use super::candidate::Candidate;
 use super::cooperate::{LOAD_BYTES, Team, choose_combination, combine_parts};
 use super::decline::Decline;
+use super::matmul_dot::operand_type;
 use super::reduction_threads::thread_a_vector;
 use super::sketch::Sketch;
 use super::unit::{Unit, readers};
 use super::view::View;
 use crate::candidate;
+use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, few_rows_kernel};
 use crate::schedule::tiles::{FewRows, neighbours_sharing};
 use crate::schedule::{
-    Axis, CacheWrite, ComputeAt, DecomposeReduction, LocalScope, MemoryScope, Rfactor, StageInRegisters,
-    TransformLayout,
+    Axis, CacheWrite, ComputeAt, DecomposeReduction, LocalScope, MemoryScope, PadReduction, Rfactor, StageInRegisters,
+    Tensorize, TransformLayout,
 };
 use crate::tir::analysis::operands::{factors, without_casts};
 use crate::tir::{BufferId, Expr, LoopKind, Scope};
@@ -61,10 +64,13 @@ struct Found {
     sharing: i64,
     /// What the right operand reads along the reduction, with how many neighbours share an element.
     loads: Vec<(BufferId, i64)>,
+    /// The type of both operands where words of them are multiplied.
+    bytes: Option<DType>,
 }
 
 fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
-    let c = contraction(view, unit)?;
+    let bytes = unit.reduce.and_then(|r| operand_type(view, r).ok()).filter(|_| view.target.multiplies_bytes());
+    let c = if bytes.is_some() { contraction_of_numbers(view, unit)? } else { contraction(view, unit)? };
     if unit.window.is_some() {
         return Err(Decline("windows stand behind the product".into()));
     }
@@ -103,7 +109,7 @@ fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     if depth % run != 0 || run % VECTOR != 0 {
         return Err(Decline(format!("depth {depth} is not made of runs of {run}")));
     }
-    Ok(Found { contraction: c, rows, columns, depth, run, sharing, loads })
+    Ok(Found { contraction: c, rows, columns, depth, run, sharing, loads, bytes })
 }
 
 /// The dimensions of a buffer in the order that the rule gives them: a constant that `block` alone reads has the ones
@@ -233,6 +239,10 @@ fn split_runs(sketch: &mut Sketch<'_>, reduce: Name, found: &Found, team: Team) 
         n => (vec![0, team.threads, words, n], vec!["o", "t", "w", "i"]),
     };
     let loops = sketch.split(k, &factors, &names)?;
+    if found.bytes.is_some() {
+        // Words beyond the end are zeros: four products have no condition.
+        sketch.apply(PadReduction { block: reduce })?;
+    }
     let part = Name::new(&format!("{reduce}_part"));
     let (scope, axis) = (MemoryScope::Shared, Some(team.axis));
     sketch.apply(Rfactor { block: reduce, r#loop: loops[1], into: part, scope, at: Some(team.at), axis })?;
@@ -259,6 +269,9 @@ fn accumulate(sketch: &mut Sketch<'_>, at: Name, found: &Found, runs: &Runs) -> 
     sketch.apply(DecomposeReduction { block: part, at: runs.step })?;
     stage_right(sketch, found, runs)?;
     stage_left(sketch, found, runs)?;
+    if let (Some(t), Some(word)) = (found.bytes, runs.within.last()) {
+        sketch.apply(Tensorize { r#loop: *word, intrinsic: format!("dot4_{t}") })?;
+    }
     for block in [Name::new(&format!("{part}_init")), part, Name::new(&format!("{part}_out"))] {
         unroll_inside(sketch, block, if block == part { runs.step } else { lane })?;
     }
@@ -269,13 +282,17 @@ fn accumulate(sketch: &mut Sketch<'_>, at: Name, found: &Found, runs: &Runs) -> 
 fn stage_right(sketch: &mut Sketch<'_>, found: &Found, runs: &Runs) -> Result<(), Decline> {
     let (path, value) = operand(sketch, runs.part, 1 - found.contraction.left)?;
     let mut places = Vec::new();
-    loads(&value, path, &mut places);
+    match (found.bytes, value.loads().as_slice()) {
+        (Some(_), [(buffer, _)]) => places.push((path, *buffer)),
+        _ => loads(&value, path, &mut places),
+    }
     for (i, (path, buffer)) in places.into_iter().enumerate() {
         if sketch.f.buffers[buffer].scope != Scope::Global {
             continue;
         }
         let into = Name::new(&format!("{}_w{i}", runs.part));
-        sketch.apply(StageInRegisters { block: runs.part, operand: path, at: runs.step, into })?;
+        let narrow = found.bytes.is_some();
+        sketch.apply(StageInRegisters { block: runs.part, operand: path, at: runs.step, into, narrow })?;
         // The words of a run lie next to each other.
         let mut order = sketch.inside(into, runs.step)?;
         order.sort_by_key(|v| runs.word.is_some_and(|w| *v == Name::new(&format!("{into}_{w}"))));
@@ -290,7 +307,7 @@ fn stage_left(sketch: &mut Sketch<'_>, found: &Found, runs: &Runs) -> Result<(),
     let at = runs.word.unwrap_or(runs.step);
     let into = Name::new(&format!("{}_a", runs.part));
     let (operand, _) = operand(sketch, runs.part, found.contraction.left)?;
-    sketch.apply(StageInRegisters { block: runs.part, operand, at, into })?;
+    sketch.apply(StageInRegisters { block: runs.part, operand, at, into, narrow: found.bytes.is_some() })?;
     in_vectors(sketch, into, at)
 }
 

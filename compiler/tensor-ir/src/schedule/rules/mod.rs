@@ -53,6 +53,8 @@ mod pooling;
 mod pooling_loops;
 mod predict;
 mod reduction_threads;
+#[cfg(test)]
+mod row_price_tests;
 mod row_tasks;
 mod rows;
 mod script;

@@ -189,7 +189,7 @@ fn copy_ahead(sketch: &mut Sketch<'_>, copy: Name, at: Name, tile: &TransposeTil
     sketch.reorder(&order)?;
     let (Some(&thread), true) = (threads.last(), rest.len() > 1) else { return Ok(()) };
     let into = Name::new(&format!("{copy}_ahead"));
-    sketch.apply(StageInRegisters { block: copy, operand: String::new(), at: thread, into })?;
+    sketch.apply(StageInRegisters { block: copy, operand: String::new(), at: thread, into, narrow: false })?;
     for (v, kind) in own(sketch, into)?.1.into_iter().zip(rest).map(|(new, old)| (new.0, old.1)) {
         match kind {
             LoopKind::Vectorize => sketch.vectorize(v)?,
