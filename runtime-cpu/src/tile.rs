@@ -241,7 +241,7 @@ macro_rules! body {
                             let mut columns = [splat(0.0); V];
                             for v in 0..V {
                                 columns[v] = match kind {
-                                    PRODUCT if KIND >= APART => load_apart(masks[v], b.wrapping_add(v * LANES * by), by),
+                                    PRODUCT if KIND >= APART => pick(masks[v], b.wrapping_add(v * LANES * by), by),
                                     SCALED => splat(*b),
                                     PRODUCT | PAIRS | LANE_WORDS => load(masks[v], b.wrapping_add(v * LANES)),
                                     HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
@@ -253,7 +253,7 @@ macro_rules! body {
                                 for v in 0..V {
                                     let a = match kind {
                                         PRODUCT | HALVES => splat(*left),
-                                        _ if KIND >= APART => load_apart(masks[v], left.wrapping_add(v * LANES * by), by),
+                                        _ if KIND >= APART => pick(masks[v], left.wrapping_add(v * LANES * by), by),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
                                     sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
