@@ -16,7 +16,8 @@ use crate::vectors;
 /// # Safety
 /// For each of these rows, for each tap: the left operand has `depth` readable elements `left_stride` apart, or as many
 /// runs of `columns` elements for other kinds than [`Kind::Product`]; the right operand `depth` readable rows of
-/// `columns` elements, or elements for [`Kind::Scaled`]. Elements of runs and rows are `lane_stride` apart. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
+/// `columns` elements, or elements for [`Kind::Scaled`]. Elements of runs and rows are `lane_stride` apart. What steps
+/// and `out` name are rows of `columns` elements, and nobody else accesses those of
 /// `out`. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
     if !t.strides_far(rows.len()) {
@@ -108,50 +109,36 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
         // SAFETY: as said.
         return unsafe { integer_tile::part(isa, t, at, n, vectors) };
     }
-    macro_rules! by_rows {
-        ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
-            const PRODUCT: u8 = Kind::Product as u8;
-            const LANES: u8 = Kind::Lanes as u8;
-            const SCALED: u8 = Kind::Scaled as u8;
-            const SUM: u8 = Kind::Sum as u8;
-            const MAX: u8 = Kind::Max as u8;
-            const MIN: u8 = Kind::Min as u8;
-            const LANE_WORDS: u8 = Kind::LaneWords as u8;
-            const HALVES: u8 = Kind::Halves as u8;
-            // SAFETY: the caller vouches for the operands, and for the instruction set.
-            match (t.kind, n) {
-                $((Kind::Product, $few) if t.lane_stride > 1 && t.table.is_empty() => unsafe {
-                    $body::tile::<$few, $vectors, { PRODUCT | APART }, true>(t, at)
-                },)*
-                $((Kind::Product, $few) if t.lane_stride > 1 => unsafe {
-                    $body::tile::<$few, $vectors, { PRODUCT | APART }, false>(t, at)
-                },)*
-                $((Kind::Scaled, $few) if t.lane_stride > 1 => unsafe {
-                    $body::tile::<$few, $vectors, { SCALED | APART }, true>(t, at)
-                },)*
-                $((Kind::Sum, $few) if t.lane_stride > 1 => unsafe {
-                    $body::tile::<$few, $vectors, { SUM | APART }, true>(t, at)
-                },)*
-                $((Kind::Max, $few) if t.lane_stride > 1 => unsafe {
-                    $body::tile::<$few, $vectors, { MAX | APART }, true>(t, at)
-                },)*
-                $((Kind::Min, $few) if t.lane_stride > 1 => unsafe {
-                    $body::tile::<$few, $vectors, { MIN | APART }, true>(t, at)
-                },)*
-                $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
-                    $body::tile::<$rows, $vectors, PRODUCT, true>(t, at)
-                },)*
-                $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
-                $((Kind::Halves, $few) => unsafe { $body::tile::<$few, $vectors, HALVES, true>(t, at) },)*
-                $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
-                $((Kind::Scaled, $few) => unsafe { $body::tile::<$few, $vectors, SCALED, true>(t, at) },)*
-                $((Kind::LaneWords, $few) => unsafe { $body::tile::<$few, $vectors, LANE_WORDS, true>(t, at) },)*
-                $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
-                $((Kind::Max, $few) => unsafe { $body::tile::<$few, $vectors, MAX, true>(t, at) },)*
-                $((Kind::Min, $few) => unsafe { $body::tile::<$few, $vectors, MIN, true>(t, at) },)*
+    macro_rules! rows {
+        ($body:ident, $vectors:literal, $kind:expr, $even:literal, $($rows:literal)*) => {
+            match n {
+                // SAFETY: the caller vouches for the operands, and for the instruction set.
+                $($rows => unsafe { $body::tile::<$rows, $vectors, { $kind }, $even>(t, at) },)*
                 _ => unreachable!("a part has the rows that `run` gives it"),
             }
-        }};
+        };
+    }
+    macro_rules! by_rows {
+        ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {
+            match t.kind as u8 | if t.lane_stride > 1 { APART } else { 0 } {
+                PRODUCT if t.table.is_empty() => rows!($body, $vectors, PRODUCT, true, $($rows)*),
+                PRODUCT => rows!($body, $vectors, PRODUCT, false, $($rows)*),
+                HALVES => rows!($body, $vectors, HALVES, true, $($few)*),
+                PAIRS => rows!($body, $vectors, PAIRS, true, $($few)*),
+                SCALED => rows!($body, $vectors, SCALED, true, $($few)*),
+                LANE_WORDS => rows!($body, $vectors, LANE_WORDS, true, $($few)*),
+                SUM => rows!($body, $vectors, SUM, true, $($few)*),
+                MAX => rows!($body, $vectors, MAX, true, $($few)*),
+                MIN => rows!($body, $vectors, MIN, true, $($few)*),
+                PRODUCT_APART if t.table.is_empty() => rows!($body, $vectors, PRODUCT_APART, true, $($few)*),
+                PRODUCT_APART => rows!($body, $vectors, PRODUCT_APART, false, $($few)*),
+                SCALED_APART => rows!($body, $vectors, SCALED_APART, true, $($few)*),
+                SUM_APART => rows!($body, $vectors, SUM_APART, true, $($few)*),
+                MAX_APART => rows!($body, $vectors, MAX_APART, true, $($few)*),
+                MIN_APART => rows!($body, $vectors, MIN_APART, true, $($few)*),
+                _ => unreachable!("no tile of floats"),
+            }
+        };
     }
     match (isa, vectors) {
         #[cfg(target_arch = "x86_64")]
@@ -172,6 +159,20 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
 
 /// Added to a kind whose columns lie apart in memory.
 const APART: u8 = 64;
+// The kinds of bodies.
+const PRODUCT: u8 = Kind::Product as u8;
+const PAIRS: u8 = Kind::Lanes as u8;
+const SCALED: u8 = Kind::Scaled as u8;
+const SUM: u8 = Kind::Sum as u8;
+const MAX: u8 = Kind::Max as u8;
+const MIN: u8 = Kind::Min as u8;
+const LANE_WORDS: u8 = Kind::LaneWords as u8;
+const HALVES: u8 = Kind::Halves as u8;
+const PRODUCT_APART: u8 = PRODUCT | APART;
+const SCALED_APART: u8 = SCALED | APART;
+const SUM_APART: u8 = SUM | APART;
+const MAX_APART: u8 = MAX | APART;
+const MIN_APART: u8 = MIN | APART;
 
 /// A body for the vectors of one module of [`vectors`].
 macro_rules! body {
@@ -179,15 +180,9 @@ macro_rules! body {
         mod $name {
             use super::vectors::$name::*;
             use super::vectors::{AHEAD, prefetch};
-            use super::{APART, Kind, Operands, Step, begin, finish};
-
-            const PRODUCT: u8 = Kind::Product as u8;
-            const PAIRS: u8 = Kind::Lanes as u8;
-            const SCALED: u8 = Kind::Scaled as u8;
-            const SUM: u8 = Kind::Sum as u8;
-            const MAX: u8 = Kind::Max as u8;
-            const LANE_WORDS: u8 = Kind::LaneWords as u8;
-            const HALVES: u8 = Kind::Halves as u8;
+            use super::{
+                APART, HALVES, LANE_WORDS, MAX, Operands, PAIRS, PRODUCT, SCALED, SUM, Step, begin, finish,
+            };
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
             $(#[$feature])*
@@ -217,14 +212,9 @@ macro_rules! body {
                 // from `column` on as far as masks have them.
                 unsafe {
                     let (out, masks, mut sums) = begin!(t, [row, column]);
-                    let kind = const { KIND & !APART };
-                    let apart = const { KIND & APART != 0 };
-                    let by = if apart { t.lane_stride } else { 1 };
-                    let (across, along) = match kind {
-                        PRODUCT | HALVES => (0, column * by),
-                        SCALED => (column * by, 0),
-                        _ => (column * by, column),
-                    };
+                    let (kind, by) = (KIND & !APART, if KIND < APART { 1 } else { t.lane_stride });
+                    let across = if kind == PRODUCT || kind == HALVES { 0 } else { column * by };
+                    let along = if kind == SCALED { 0 } else { column * by };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
                         let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
@@ -251,7 +241,7 @@ macro_rules! body {
                             let mut columns = [splat(0.0); V];
                             for v in 0..V {
                                 columns[v] = match kind {
-                                    PRODUCT if apart => load_apart(masks[v], b.wrapping_add(v * LANES * by), by),
+                                    PRODUCT if KIND >= APART => pick(masks[v], b.wrapping_add(v * LANES * by), by),
                                     SCALED => splat(*b),
                                     PRODUCT | PAIRS | LANE_WORDS => load(masks[v], b.wrapping_add(v * LANES)),
                                     HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
@@ -263,15 +253,14 @@ macro_rules! body {
                                 for v in 0..V {
                                     let a = match kind {
                                         PRODUCT | HALVES => splat(*left),
-                                        _ if apart => load_apart(masks[v], left.wrapping_add(v * LANES * by), by),
+                                        _ if KIND >= APART => pick(masks[v], left.wrapping_add(v * LANES * by), by),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
                                     sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
                                 }
                             }
                             at += t.left_stride;
-                            b = b.wrapping_offset(t.right_stride);
-                            halves = halves.wrapping_offset(t.right_stride);
+                            (b, halves) = (b.wrapping_offset(t.right_stride), halves.wrapping_offset(t.right_stride));
                         }
                     }
                     finish!(t, [row, column], masks, sums, out, kind == LANE_WORDS);

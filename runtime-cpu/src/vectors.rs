@@ -15,7 +15,7 @@ macro_rules! vectors {
         to_int($t:ident, $low:ident, $high:ident) = $to_int:expr;
         load($m:ident, $from:ident) = $load:expr;
         load_halves($h:ident, $half:ident) = $load_halves:expr;
-        load_apart($l:ident, $place:ident, $by:ident) = $load_apart:expr;
+        pick($l:ident, $place:ident, $by:ident) = $pick:expr;
         store($k:ident, $to:ident, $v:ident) = $store:expr;
     ) => {
         $(#[$cfg])*
@@ -59,9 +59,9 @@ macro_rules! vectors {
                 ///
                 /// # Safety
                 /// As many elements as the mask has are readable, and those between them.
-                pub unsafe fn load_apart($l: Mask, $place: *const f32, $by: usize) -> Vector {
+                pub unsafe fn pick($l: Mask, $place: *const f32, $by: usize) -> Vector {
                     // SAFETY: as said.
-                    unsafe { $load_apart }
+                    unsafe { $pick }
                 }
             );
             vectors!(
@@ -124,7 +124,7 @@ vectors! {
         let all = _mm512_maskz_loadu_epi16(u32::from(m), from.cast());
         _mm512_cvtph_ps(_mm512_castsi512_si256(all))
     };
-    load_apart(m, from, by) = {
+    pick(m, from, by) = {
         if by == 2 {
             // The even elements of a vector, and the odd ones of another that begins with its last element.
             let n = m.count_ones();
@@ -185,7 +185,7 @@ vectors! {
         let some = super::some::<u16, LANES>(m, from);
         _mm256_cvtph_ps(_mm_loadu_si128(some.as_ptr().cast()))
     };
-    load_apart(m, from, by) = {
+    pick(m, from, by) = {
         if by != 2 || m != LANES {
             let some = super::some_apart::<LANES>(m, from, by);
             return _mm256_loadu_ps(some.as_ptr());
@@ -245,7 +245,7 @@ vectors! {
         let all = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
         vld1q_f32(all.as_ptr())
     };
-    load_apart(m, from, by) = {
+    pick(m, from, by) = {
         if by != 2 || m != LANES {
             return vld1q_f32(super::some_apart::<LANES>(m, from, by).as_ptr());
         }
@@ -296,7 +296,7 @@ vectors! {
     to_int(a, low, high) = each(|i| words(a[i].clamp(low, high) as i32));
     load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { super::some(m, from) };
     load_halves(m, from) = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
-    load_apart(m, from, by) = super::some_apart(m, from, by);
+    pick(m, from, by) = super::some_apart(m, from, by);
     store(m, to, v) = if m == LANES { to.cast::<Vector>().write(v) } else { v.as_ptr().copy_to_nonoverlapping(to, m) };
 }
 

@@ -30,13 +30,13 @@
 //! Callbacks ([`AlterLayout`], like TVM's FTVMAlterOpLayout) may set the layout of an op on a target, or replace the
 //! op. Options of the pass have priority over callbacks, and callbacks over the mode.
 //!
-//! On a processor mode `auto` is NHWC, but for convolutions whose groups have fewer channels than a vector has lanes and
-//! for ops that are no products: these have the cheapest layout. Transposed convolutions with such groups become
-//! convolutions first (`transposed-phases`).
+//! On a processor mode `auto` is NHWC, but for convolutions whose groups have fewer channels than a vector has
+//! lanes and for ops that are no products: these have the cheapest layout. Transposed convolutions with such groups
+//! become convolutions first (`transposed-phases`).
 //!
-//! On devices the choice in mode `auto` is compared with the original layouts and, if it mixes layouts, with the other layout
-//! everywhere. The comparison is of the whole module after fusion (`whole.rs`), since a layout also changes kernels
-//! between anchors. The cheapest is kept. Measured costs are not compared this way.
+//! On devices the choice in mode `auto` is compared with the original layouts and, if it mixes layouts, with the
+//! other layout everywhere. The comparison is of the whole module after fusion (`whole.rs`), since a layout also
+//! changes kernels between anchors. The cheapest is kept. Measured costs are not compared this way.
 //!
 //! Conditions: rank 4 only; a profile that prefers NHWC or names a packed layout (unless the mode or a callback names
 //! one); a mode other than `none`.

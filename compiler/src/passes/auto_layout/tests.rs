@@ -155,7 +155,8 @@ fn narrow_groups_of_processors_are_weighed() {
     let after = |result: &str, body: &str| {
         let text = format!(
             "const @d : f32[64,1,3,3] = random(1)\nconst @w : f32[64,64,1,1] = random(2)\n\
-             graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,{result}]) {{\n  %d = const @d\n  %w = const @w\n{body}\n}}\n"
+             graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,{result}]) {{\n  %d = const @d\n  \
+             %w = const @w\n{body}\n}}\n"
         );
         let mut m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut cx = PassContext::new(DeviceProfile::processor(2, [14, 32]));

@@ -24,6 +24,7 @@
 mod combination;
 mod cost;
 mod digest;
+mod leaves;
 mod operands;
 mod prices;
 mod processor;

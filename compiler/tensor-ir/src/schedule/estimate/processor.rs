@@ -1,16 +1,16 @@
 //! Kernels of processors: register tiles, windows whose lanes lie next to each other, and leaves that run as strips of
 //! lanes. They are counted here in what [`prices`](super::prices) has a price for.
 
+use super::leaves::{MOST_CONDITIONS, conditions, divides, functions, shifts};
 use super::prices::{Count, FIRST_CACHE, SECOND_CACHE};
 use super::reads::{Demand, Loop, Read, extent, iterations};
 use super::stages::Stages;
-use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
+use super::tally::{FUNCTION, KernelEstimate, Tally};
 use super::units::named;
-use crate::int::{Cond, IntNode};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
-use crate::tir::{Block, BufferId, Domain, Expr};
+use crate::tir::{Block, BufferId, Expr};
 use crate::traffic::element_bytes;
 use std::ops::RangeInclusive;
 
@@ -296,7 +296,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         }
         let product = moving.len() == 1 && still.len() == 1;
         let padded = operands.iter().any(|o| !o.conditions.is_empty());
-        let fits = !moving.is_empty() && !(spread && moving.len() > 1);
+        let fits = if spread { moving.len() == 1 } else { !moving.is_empty() };
         fits.then_some(Sides { product, padded, spread, operands, moving, still })
     }
     /// Bytes between rows of a right operand, which the loop walks; packed rows are as long as the packed dimension.
@@ -425,46 +425,4 @@ impl Sides<'_> {
     fn conditions_on(&self, v: Name) -> bool {
         self.operands.iter().flat_map(|o| o.conditions).any(|c| c.lhs.uses(v) || c.rhs.uses(v))
     }
-}
-
-/// Shifts in an expression: what only integers have.
-fn shifts(e: &Expr) -> f64 {
-    let mut sum = 0.0;
-    e.visit(&mut |e| {
-        if let Expr::Binary(op, ..) = e {
-            sum += f64::from(u8::from(op.domain() == Domain::Integer));
-        }
-    });
-    sum
-}
-
-/// True if a place or a condition in an expression has a quotient or remainder of loop `v`.
-fn divides(e: &Expr, v: Name) -> bool {
-    let mut found = false;
-    e.visit_ints(&mut |i| {
-        i.visit(&mut |i| found |= matches!(i.node(), IntNode::Div(of, _) | IntNode::Mod(of, _) if of.uses(v)));
-    });
-    found
-}
-
-/// Conditions of a leaf that runs as strips, at most.
-const MOST_CONDITIONS: usize = 3;
-
-/// Choices by conditions in an expression that hold for all lanes or none; others cut the lanes.
-fn conditions(e: &Expr, lane: Option<Name>) -> usize {
-    let cuts = |v: Name, list: &[Cond]| list.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
-    let mut count = 0;
-    e.visit(&mut |e| {
-        if let Expr::All(list) = e {
-            count += usize::from(!lane.is_some_and(|v| cuts(v, list)));
-        }
-    });
-    count
-}
-
-/// Exponentials and the like in an expression.
-fn functions(e: &Expr) -> f64 {
-    let mut sum = 0.0;
-    e.visit(&mut |e| sum += f64::from(u8::from(operations(e) >= FUNCTION)));
-    sum
 }
