@@ -170,18 +170,14 @@ function showTable() {
       $("shader").hidden = false;
     };
   };
-  // The rest of a long table comes when its end is seen.
+  // The rest of a long table comes on a click.
   const part = (from) => {
     rows.slice(from, from + ROWS).forEach(add);
-    if (from + ROWS >= rows.length) return;
+    const left = rows.length - from - ROWS;
+    if (left <= 0) return;
     const end = made("tr", "", body);
-    Object.assign(made("td", `${rows.length - from - ROWS} more`, end), { colSpan: COLUMNS.length });
-    new IntersectionObserver((seen, watch) => {
-      if (!seen.some((e) => e.isIntersecting)) return;
-      watch.disconnect();
-      end.remove();
-      part(from + ROWS);
-    }).observe(end);
+    Object.assign(made("td", `${Math.min(left, ROWS)} more of ${left}`, end), { colSpan: COLUMNS.length });
+    end.onclick = () => { end.remove(); part(from + ROWS); };
   };
   part(0);
   if (times) {

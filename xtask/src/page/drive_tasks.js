@@ -26,6 +26,7 @@ drive(async () => {
     $("report").click();
     await idle();
     await until(() => inside()?.querySelector("#graph .box"));
+    $("frame").scrollIntoView();
   });
   const boxes = () => all("#graph g.box").length, graph = () => one("#graph").getBoundingClientRect();
   const tool = (text) => all("#tools button").find((b) => b.textContent === text).click();

@@ -21,7 +21,8 @@ const PACKAGES: [&str; 2] = ["onnxruntime==1.31.1", "numpy==2.2.6"];
 
 /// A trained network of the repository and one that is fetched, with the sizes of their stored inputs.
 const STORED: (&str, &[&str]) = ("ppocr_v2_cls", &["x.dim0=4", "x.dim2=48", "x.dim3=192"]);
-const FETCHED: (&str, &[&str]) = (networks::NAME, &["x.dim0=1", "x.dim2=320", "x.dim3=320"]);
+const FETCHED: (&str, &[&str]) =
+    (networks::NAME, &["p2o.DynamicDimension.0=1", "p2o.DynamicDimension.1=320", "p2o.DynamicDimension.2=320"]);
 
 /// Networks of the zoo. The last has sizes that a node decides, and the command exports no page of it.
 const ZOO: [&str; 4] = ["squeezenet1_1", "mobilenet_v2", "encoder", "ssdlite"];
