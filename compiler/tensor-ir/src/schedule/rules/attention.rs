@@ -24,7 +24,7 @@ use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate_scheduled, holdings};
-use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
+use crate::schedule::{Axis, ComputeAt, LocalScope, MergeBuffers, SplitEpilogue};
 use crate::tir::analysis::operands::without_casts;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use std::any::Any;
@@ -338,7 +338,11 @@ impl Plan {
         let of_scores = scores.split_tile(sketch, loops)?;
         scores.place(sketch, &of_scores)?;
         scores.accumulate(sketch, &of_scores)?;
-        mix.accumulate(sketch, &of_mix)
+        mix.accumulate(sketch, &of_mix)?;
+        share_memory(sketch, &[scores.result(), mix.result()]);
+        let parts: Vec<Name> = self.parts.rows.iter().map(|r| Name::new(&format!("{r}_part"))).collect();
+        share_memory(sketch, &parts);
+        Ok(())
     }
     /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
     fn place_rows(&self, sketch: &mut Sketch<'_>, at: Name, threads: (i64, i64)) -> Result<(), Decline> {
@@ -352,6 +356,21 @@ impl Plan {
         let loops = sketch.inside(self.copy, at)?;
         <[Name; 2]>::try_from(loops)
             .map_err(|l| Decline(format!("{} dimensions tell the scores of a block of rows apart, not 2", l.len())))
+    }
+}
+
+/// Gives the workgroup memory of the first block to the later ones, where the uses of both are one after another and
+/// memory of the same form is.
+fn share_memory(sketch: &mut Sketch<'_>, blocks: &[Name]) {
+    let name = |sketch: &Sketch<'_>, block: Name| {
+        let buffer = sketch.view().block(block)?.buffer;
+        Some(sketch.f.buffers[buffer].name)
+    };
+    let Some(into) = blocks.first().and_then(|b| name(sketch, *b)) else { return };
+    for block in &blocks[1..] {
+        let Some(buffer) = name(sketch, *block) else { continue };
+        // Refused, both stay as they are.
+        sketch.apply(MergeBuffers { buffer, into }).ok();
     }
 }
 
