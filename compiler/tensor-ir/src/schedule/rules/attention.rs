@@ -339,9 +339,7 @@ impl Plan {
         scores.place(sketch, &of_scores)?;
         scores.accumulate(sketch, &of_scores)?;
         mix.accumulate(sketch, &of_mix)?;
-        share_memory(sketch, &[scores.result(), mix.result()]);
-        let parts: Vec<Name> = self.parts.rows.iter().map(|r| Name::new(&format!("{r}_part"))).collect();
-        share_memory(sketch, &parts);
+        share_memory(sketch, [scores.result(), mix.result()]);
         Ok(())
     }
     /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
@@ -359,17 +357,11 @@ impl Plan {
     }
 }
 
-/// Gives the workgroup memory of the first block to the later ones, where the uses of both are one after another and
-/// memory of the same form is.
-fn share_memory(sketch: &mut Sketch<'_>, blocks: &[Name]) {
-    let name = |sketch: &Sketch<'_>, block: Name| {
-        let buffer = sketch.view().block(block)?.buffer;
-        Some(sketch.f.buffers[buffer].name)
-    };
-    let Some(into) = blocks.first().and_then(|b| name(sketch, *b)) else { return };
-    for block in &blocks[1..] {
-        let Some(buffer) = name(sketch, *block) else { continue };
-        // Refused, both stay as they are.
+/// Lets the second block store to the workgroup memory of the first, if that is of the same form.
+fn share_memory(sketch: &mut Sketch<'_>, blocks: [Name; 2]) {
+    let buffers = blocks.map(|b| sketch.view().block(b).map(|b| sketch.f.buffers[b.buffer].name));
+    if let [Some(into), Some(buffer)] = buffers {
+        // If it is refused, both stay as they are.
         sketch.apply(MergeBuffers { buffer, into }).ok();
     }
 }
