@@ -1,4 +1,5 @@
-//! `merge-buffers`: joins two register buffers if no thread uses both. That is proved.
+//! `merge-buffers`: joins two register buffers if no thread uses both, or two of workgroup memory if the last use of one
+//! is before the first of the other. That is proved. Barriers are derived later, from the accesses to the one buffer.
 //!
 //! Before -> after, `merge-buffers {buffer=bn, into=an}`:
 //!
@@ -16,10 +17,10 @@ use crate::attr_struct;
 use crate::check::threads_at;
 use crate::int::Interval;
 use crate::name::Name;
-use crate::tir::{Scope, TensorFunction};
+use crate::tir::{BufferId, LoopKind, Scope, Stmt, TensorFunction};
 
 attr_struct! {
-    /// Gives two buffers of registers one place.
+    /// Gives two buffers of registers, or of workgroup memory, one place.
     pub struct MergeBuffers("merge-buffers") {
         /// The buffer that is removed.
         pub buffer: Name = "".into(),
@@ -32,12 +33,24 @@ impl Instruction for MergeBuffers {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let (from, into) = (find_buffer(f, self.buffer)?, find_buffer(f, self.into)?);
         let (a, b) = (&f.buffers[from], &f.buffers[into]);
-        if from == into || a.scope != Scope::Register || b.scope != Scope::Register {
-            let text = format!("`{}` and `{}` are not two buffers of registers", self.buffer, self.into);
+        let near = a.scope == b.scope && matches!(a.scope, Scope::Register | Scope::Shared);
+        if from == into || !near {
+            let text = format!(
+                "`{}` and `{}` are not two buffers of registers or of workgroup memory",
+                self.buffer, self.into
+            );
             return Err(Refusal::at(self.buffer, text));
         }
         if (a.dtype, &a.shape, a.encoding) != (b.dtype, &b.shape, b.encoding) {
             return Err(Refusal::at(self.buffer, format!("is not of the type and shape of `{}`", self.into)));
+        }
+        if a.scope == Scope::Shared {
+            if !one_after_another(&f.body, from, into) {
+                let text = format!("uses of `{}` and `{}` are not one after another", self.buffer, self.into);
+                return Err(Refusal::at(self.buffer, text));
+            }
+            replace_buffer(f, from, into);
+            return Ok(());
         }
         let others = threads_at(f, into);
         for (block, own) in threads_at(f, from) {
@@ -49,6 +62,32 @@ impl Instruction for MergeBuffers {
         }
         replace_buffer(f, from, into);
         Ok(())
+    }
+}
+
+fn uses(s: &Stmt, buffer: BufferId) -> bool {
+    s.blocks().iter().any(|b| b.accesses(buffer))
+}
+
+/// All statements that use one of the buffers are before all that use the other, once for each workgroup.
+fn one_after_another(s: &Stmt, a: BufferId, b: BufferId) -> bool {
+    match s {
+        Stmt::Kernel(_, body) => one_after_another(body, a, b),
+        Stmt::For(l) => !matches!(l.kind, LoopKind::Serial | LoopKind::Unroll) && one_after_another(&l.body, a, b),
+        Stmt::Seq(list) => {
+            let using: Vec<&Stmt> = list.iter().filter(|s| uses(s, a) || uses(s, b)).collect();
+            if let [only] = using[..] {
+                return one_after_another(only, a, b);
+            }
+            let first = using.iter().take_while(|s| !uses(s, b)).count();
+            let last = using.iter().rev().take_while(|s| !uses(s, a)).count();
+            let (other_first, other_last) = (
+                using.iter().take_while(|s| !uses(s, a)).count(),
+                using.iter().rev().take_while(|s| !uses(s, b)).count(),
+            );
+            first + last == using.len() || other_first + other_last == using.len()
+        }
+        Stmt::Block(_) | Stmt::Barrier => false,
     }
 }
 
@@ -75,6 +114,31 @@ mod tests {
         assert!(g.body.blocks().iter().all(|b| b.accesses(into)));
         assert_same(&f, &g);
         assert!(refusal(&f, "merge-buffers {buffer=p, into=an}").contains("not two buffers of registers"));
+    }
+
+    #[test]
+    fn workgroup_memory_is_used_again() {
+        let text = |last: &str| {
+            format!(
+                "tensor @f(%p: f32[4], out %y: f32[4], out %z: f32[4]) {{
+  buffer %an: f32[4] shared
+  buffer %bn: f32[4] shared
+  kernel k {{
+    local_x for x in 0..4 {{ block a {{ %an[x] <- %p[x] }} }}
+    local_x for w in 0..4 {{ block y {{ %y[w] <- %an[3 - w] * 2.0 }} }}
+    local_x for v in 0..4 {{ block b {{ %bn[v] <- %p[v] + 1.0 }} }}
+    local_x for u in 0..4 {{ block z {{ %z[u] <- %{last}[3 - u] + 1.0 }} }}
+  }}
+}}"
+            )
+        };
+        let f = parsed(&text("bn"));
+        let g = scheduled(&f, &["merge-buffers {buffer=bn, into=an}"]);
+        let into = g.body.blocks()[0].buffer;
+        assert!(g.body.blocks().iter().all(|b| b.accesses(into)));
+        assert_same(&f, &g);
+        let later = parsed(&text("bn").replace("%bn[3 - u]", "%bn[3 - u] * %an[u]"));
+        assert!(refusal(&later, "merge-buffers {buffer=bn, into=an}").contains("not one after another"));
     }
 
     #[test]

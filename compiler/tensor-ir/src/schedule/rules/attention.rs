@@ -24,7 +24,7 @@ use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate_scheduled, holdings};
-use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
+use crate::schedule::{Axis, ComputeAt, LocalScope, MergeBuffers, SplitEpilogue};
 use crate::tir::analysis::operands::without_casts;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use std::any::Any;
@@ -338,7 +338,9 @@ impl Plan {
         let of_scores = scores.split_tile(sketch, loops)?;
         scores.place(sketch, &of_scores)?;
         scores.accumulate(sketch, &of_scores)?;
-        mix.accumulate(sketch, &of_mix)
+        mix.accumulate(sketch, &of_mix)?;
+        share_memory(sketch, [scores.result(), mix.result()]);
+        Ok(())
     }
     /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
     fn place_rows(&self, sketch: &mut Sketch<'_>, at: Name, threads: (i64, i64)) -> Result<(), Decline> {
@@ -352,6 +354,15 @@ impl Plan {
         let loops = sketch.inside(self.copy, at)?;
         <[Name; 2]>::try_from(loops)
             .map_err(|l| Decline(format!("{} dimensions tell the scores of a block of rows apart, not 2", l.len())))
+    }
+}
+
+/// Lets the second block store to the workgroup memory of the first, if that is of the same form.
+fn share_memory(sketch: &mut Sketch<'_>, blocks: [Name; 2]) {
+    let buffers = blocks.map(|b| sketch.view().block(b).map(|b| sketch.f.buffers[b.buffer].name));
+    if let [Some(into), Some(buffer)] = buffers {
+        // If it is refused, both stay as they are.
+        sketch.apply(MergeBuffers { buffer, into }).ok();
     }
 }
 

@@ -269,7 +269,7 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
 
 impl FragmentProduct<'_> {
     /// The block that takes results from the fragments.
-    fn result(&self) -> Name {
+    pub(super) fn result(&self) -> Name {
         Name::new(&format!("{}_tile", self.reduce))
     }
     /// Gives the accumulators a block of their own, which stores them.
