@@ -11,7 +11,7 @@ use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32,
 use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
-use crate::executor::{execute_with, pipeline_for, profile_on};
+use crate::executor::{Device, execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder, is_image};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
@@ -179,17 +179,12 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     }
     // Looking at every node costs a run on the interpreter.
     let along = Request { cumulative: true, ..a.clone() };
-    let worst = read(&cases.list[0].file)?;
     if passed < cases.list.len() || a.nodes || a.trace {
-        cases.nodes = Some(node_errors(&along, &module, &worst, &device, &pipeline)?);
+        cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     if a.trace {
-        let mut trace = recorded(&a.model, module, &a.settings, &profile, &inputs)?;
-        let results: Vec<_> = cases.list[0].outputs.iter().map(|o| o.difference.clone()).collect();
-        let results: Vec<_> = cases.names.iter().cloned().zip(results).collect();
-        trace.errors = Some(errors(&along, &device, mixed, cases.nodes.as_deref().unwrap_or_default(), &results));
-        trace.ranges = mixed.then(|| RangesInF16 { inputs: files.len(), values: cases.ranges.clone() });
-        cases.trace = Some(Box::new(trace));
+        let trace = recorded(&a.model, module, &a.settings, &profile, &inputs)?;
+        cases.trace = Some(Box::new(cases.measured(trace, &along, &device, mixed)));
     }
     Ok(cases)
 }
@@ -267,6 +262,14 @@ impl FolderComparison {
     /// The distribution of each result's differences.
     pub fn summaries(&self) -> Vec<Summary> {
         self.names.iter().enumerate().map(|(i, n)| summary(n, i, &self.list)).collect()
+    }
+    /// The trace with the errors on the worst input, and with the ranges over all inputs.
+    fn measured(&self, mut trace: CompileTrace, along: &Request, device: &Device, mixed: bool) -> CompileTrace {
+        let worst = self.list[0].outputs.iter().map(|o| o.difference.clone());
+        let worst: Vec<_> = self.names.iter().cloned().zip(worst).collect();
+        trace.errors = Some(errors(along, device, mixed, self.nodes.as_deref().unwrap_or_default(), &worst));
+        trace.ranges = mixed.then(|| RangesInF16 { inputs: self.list.len(), values: self.ranges.clone() });
+        trace
     }
     fn departs(&self) -> Option<&NodeError> {
         self.nodes.iter().flatten().find(|n| !n.difference.pass)

@@ -166,7 +166,7 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ("passes/fuse_ops/full/row_chain.rs", &["Reduce"], "the rule's op"),
     (
         "passes/integer_products.rs",
-        &["Cast", "Conv", "MatMul", "Mul", "Sub"],
+        &["Cast", "Conv", "Gemm", "MatMul", "Mul", "Sub"],
         "sum of (x - zx) * (w - zw) = sum of x * w - zx * sum of w, where weights have no zw",
     ),
     ("passes/mixed_precision/decide.rs", &["Cast"], "reads its operand as it stands"),

@@ -5,9 +5,10 @@ use crate::fingerprint::Fingerprint;
 use std::sync::OnceLock;
 
 /// The code that prices and counts, by file.
-const SOURCES: [(&str, &str); 23] = [
+const SOURCES: [(&str, &str); 24] = [
     ("estimate/combination.rs", include_str!("combination.rs")),
     ("estimate/cost.rs", include_str!("cost.rs")),
+    ("estimate/leaves.rs", include_str!("leaves.rs")),
     ("estimate/mod.rs", include_str!("mod.rs")),
     ("estimate/operands.rs", include_str!("operands.rs")),
     ("estimate/prices.rs", include_str!("prices.rs")),
