@@ -5,7 +5,7 @@ use super::constant_encodings::constant_encodings;
 use super::dispatches::AnyDispatch;
 use super::error::CompileError;
 use super::host::{host_call, host_computation, host_module};
-use super::numbering::Numbering;
+use super::numbering::{BufferKey, Numbering};
 use super::placed::{Placed, in_place};
 use super::sizes::{Sizes, number_in};
 use super::steps::{Action, AnyStep, LoopValues, Steps};
@@ -159,6 +159,13 @@ impl Numbered<'_> {
             match out.last_mut() {
                 Some(Step::Gpu(list)) => list.push(d),
                 _ => out.push(Step::Gpu(vec![d])),
+            }
+        }
+        // Plans for other sizes take their constants from this one: a version may read what the others do not.
+        let others = list.iter().zip(&placed.bindings[&group]).filter(|(d, _)| !d.is_picked(&size));
+        for (location, _) in others.flat_map(|(_, bindings)| bindings) {
+            if matches!(location, StorageLocation::Own(BufferKey::Constant(..))) {
+                self.buffer(*location)?;
             }
         }
         Ok(())
