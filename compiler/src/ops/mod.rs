@@ -250,7 +250,7 @@ pub trait Op: AttrObject {
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
     }
-    /// Channels of results at one place that are sums of the same elements: those of a group of a convolution.
+    /// Channels of results at one place that are sums of the same elements: in a convolution, of one group.
     fn channels_of_group(&self, _inputs: &[Option<&TensorType>]) -> Option<i64> {
         None
     }

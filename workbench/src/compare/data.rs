@@ -127,10 +127,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     warn_of_lost_nan(a);
     refuse_results(a)?;
     let (files, skipped) = in_folder(folder, &a.input)?;
-    if skipped > 0 {
-        let what = if skipped == 1 { "1 entry".to_string() } else { format!("{skipped} entries") };
-        log(&a.settings, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
-    }
+    say_skipped(&a.settings, skipped, folder);
     let device = crate::executor::open_device(&a.settings)?;
     let silent = a.settings.silent();
     let reader = Files::new(&a.input, &a.model, &silent);
@@ -173,13 +170,12 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     }
     drop((progress, executor, reference));
     cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
-    let passed = cases.list.iter().filter(|c| c.pass()).count();
     if mixed {
         cases.ranges = ranges_of(&a.settings, &module, (&pipeline, &profile), &files, &read)?;
     }
     // Looking at every node costs a run on the interpreter.
     let along = Request { cumulative: true, ..a.clone() };
-    if passed < cases.list.len() || a.nodes || a.trace {
+    if cases.passed() < cases.list.len() || a.nodes || a.trace {
         cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
     }
     if a.trace {
@@ -187,6 +183,14 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.trace = Some(Box::new(cases.measured(trace, &along, &device, mixed)));
     }
     Ok(cases)
+}
+
+/// How many files of a folder are no inputs.
+fn say_skipped(settings: &Settings, skipped: usize, folder: &Path) {
+    if skipped > 0 {
+        let what = if skipped == 1 { "1 entry".to_string() } else { format!("{skipped} entries") };
+        log(settings, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
+    }
 }
 
 /// Results in a file belong to one input.

@@ -1,5 +1,6 @@
-//! `merge-buffers`: joins two register buffers if no thread uses both, or two of workgroup memory if the last use of one
-//! is before the first of the other. That is proved. Barriers are derived later, from the accesses to the one buffer.
+//! `merge-buffers`: joins two register buffers if no thread uses both, or two of workgroup memory if the last use
+//! of one is before the first of the other. That is proved. Barriers are derived later, from the accesses to the
+//! one buffer.
 //!
 //! Before -> after, `merge-buffers {buffer=bn, into=an}`:
 //!
