@@ -18,9 +18,9 @@ pub(crate) unsafe fn turn(isa: Isa, from: *const f32, stride: isize, to: *mut f3
         // SAFETY: as said.
         unsafe { *to.add(r * columns + c) = *from.offset(c as isize * stride).add(r) };
     };
+    #[cfg(target_arch = "x86_64")]
     for c in (0..whole[1]).step_by(BLOCK) {
         for r in (0..whole[0]).step_by(BLOCK) {
-            #[cfg(target_arch = "x86_64")]
             // SAFETY: a whole block; both instruction sets have AVX.
             unsafe {
                 block(from.offset(c as isize * stride).add(r), stride, to.add(r * columns + c), columns);
