@@ -43,11 +43,7 @@ const LIMIT: Duration = Duration::from_secs(420);
 /// The first check that fails.
 pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
-    let folder = target_dir()?.join("pages").join("compiler");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    prepare(page, &folder)?;
+    let folder = prepared(page, "compiler")?;
     // A trace of the command opens in the page.
     let mut c = Command::new(weft);
     c.arg("compile").arg(folder.join("branch.weft")).args(["--target", "apple", "-q", "-o"]);
@@ -83,8 +79,17 @@ fn models(folder: &Path) -> Vec<(String, String)> {
     own.chain([beside]).chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
 }
 
-/// A copy of the page with the scripts that drive it.
-pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
+/// A new copy of the page with the scripts that drive it, in the folder `name` of those of pages.
+fn prepared(page: &Path, name: &str) -> Result<PathBuf, String> {
+    let folder = target_dir()?.join("pages").join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    prepare(page, &folder)?;
+    Ok(folder)
+}
+
+fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     let fail = |e: std::io::Error| format!("{}: {e}", page.display());
     std::fs::create_dir_all(folder).map_err(fail)?;
     for entry in std::fs::read_dir(page).map_err(fail)? {
@@ -114,14 +119,15 @@ pub fn prepare(page: &Path, folder: &Path) -> Result<(), String> {
     NETWORKS.iter().try_for_each(|(name, text)| write(&folder.join(format!("{name}.weft")), text.as_bytes()))
 }
 
-/// A copy of the page as `NAME.html`, which a script drives.
-pub fn driven_by(folder: &Path, name: &str, script: &str) -> Result<(), String> {
+/// A new copy of the page, as `NAME.html` too, which a script drives; gives its folder.
+pub fn driven(page: &Path, name: &str, script: &str) -> Result<PathBuf, String> {
+    let folder = prepared(page, name)?;
     let index = folder.join("index.html");
     let html = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
     let script_of = format!("<script type=\"module\" src=\"drive_{name}.js\"></script></html>");
-    let driven = html.replace("</html>", &script_of);
-    write(&folder.join(format!("{name}.html")), driven.as_bytes())?;
-    write(&folder.join(format!("drive_{name}.js")), script.as_bytes())
+    write(&folder.join(format!("{name}.html")), html.replace("</html>", &script_of).as_bytes())?;
+    write(&folder.join(format!("drive_{name}.js")), script.as_bytes())?;
+    Ok(folder)
 }
 
 /// The command compiles for the page's profile to the same files, and the interpreter computes what the page did.

@@ -1,8 +1,7 @@
 //! A model that is larger than a page's memory is good for: constants are read, packed and uploaded one by one.
 
 use super::browser::{drive, write};
-use super::compiler::{agrees, driven_by, prepare};
-use crate::cargo::target_dir;
+use super::compiler::{agrees, driven};
 use crate::report::{find_browser, succeed};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,12 +24,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// The first check that fails.
 pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
-    let folder = target_dir()?.join("pages").join("large");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    prepare(page, &folder)?;
-    driven_by(&folder, "large", DRIVE)?;
+    let folder = driven(page, "large", DRIVE)?;
     let (text, model) = (folder.join("large.weft"), folder.join("large.onnx"));
     write(&text, network().as_bytes())?;
     succeed(Command::new(weft).arg("export").arg(&text).args(["--external-data", "-q", "-o"]).arg(&model))?;

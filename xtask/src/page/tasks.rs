@@ -1,8 +1,7 @@
 //! The tasks of a page's main thread, by Chromium's trace: with a network of 10,000 nodes none takes long.
 
 use super::browser::{drive_traced, write};
-use super::compiler::{driven_by, prepare};
-use crate::cargo::target_dir;
+use super::compiler::driven;
 use crate::report::find_browser;
 use std::path::Path;
 use std::time::Duration;
@@ -22,12 +21,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The words of the page if a check failed; the longest task if it takes too long.
 pub fn check(page: &Path) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
-    let folder = target_dir()?.join("pages").join("tasks");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    prepare(page, &folder)?;
-    driven_by(&folder, "tasks", DRIVE)?;
+    let folder = driven(page, "tasks", DRIVE)?;
     let (said, tasks) = drive_traced(browser, &folder, "tasks.html", &folder.join("browser"), LIMIT)?;
     let seen = said.strip_prefix("ok ").ok_or_else(|| format!("a large network in the page: {said}"))?;
     let longest = tasks.longest();

@@ -1,7 +1,7 @@
 //! Whole networks in the page, trained ones and networks of the zoo as ONNX files, with ONNX Runtime as the judge.
 
 use super::browser::{drive, write};
-use super::compiler::{driven_by, prepare, same};
+use super::compiler::{driven, same};
 use crate::cargo::{root, target_dir};
 use crate::report::{find_browser, succeed};
 use crate::{networks, python};
@@ -38,12 +38,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// The first check that fails; ONNX Runtime that cannot be had.
 pub fn check(weft: &Path, page: &Path) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
-    let folder = target_dir()?.join("pages").join("trained");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    }
-    prepare(page, &folder)?;
-    driven_by(&folder, "trained", DRIVE)?;
+    let folder = driven(page, "trained", DRIVE)?;
     let models = models(weft, &folder)?;
     let list: Vec<_> = models.iter().map(|(name, sizes)| json!({ "name": name, "sizes": sizes.join(" ") })).collect();
     write(&folder.join("models.json"), json!(list).to_string().as_bytes())?;
