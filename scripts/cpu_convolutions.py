@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """One-node models of convolutions of every kind, for `cpu_peer.py`.
 
-    scripts/cpu_convolutions.py FOLDER
+    scripts/cpu_convolutions.py FOLDER [--nhwc]
     scripts/cpu_peer.py target/release/examples/run_model FOLDER/*.onnx
+    AMP=fp16 scripts/cpu_peer.py target/release/examples/run_model FOLDER/*.onnx
 
 Group (1, 2, 3, 4, 16, 32, each channel its own) x rank (1-D, 2-D, 3-D) x kind (plain, transposed, dilated, stride 2)
-over 96 channels with windows of 3, the smallest image of at least 20 MFLOP.
+over 96 channels with windows of 3, the smallest image of at least 20 MFLOP. With `--nhwc` data and result have their
+channels last: transposes are around the convolution, as exporters of TensorFlow write them. `AMP=fp16` is Weft's alone.
 """
 import os
 import sys
@@ -23,7 +25,7 @@ KINDS = {
 }
 
 
-def model(group, rank, kind):
+def model(group, rank, kind, last):
     own = KINDS[kind]
     stride = own.get("strides", 1)
     taps = 3**rank
@@ -37,19 +39,24 @@ def model(group, rank, kind):
     weights = rng.uniform(-1, 1, [CHANNELS, CHANNELS // group] + [3] * rank).astype(np.float32)
     bias = rng.uniform(-1, 1, [CHANNELS]).astype(np.float32)
     op = "ConvTranspose" if kind == "transposed" else "Conv"
-    node = helper.make_node(op, ["x", "w", "b"], ["y"], **attributes)
+    nodes = [helper.make_node(op, ["x", "w", "b"], ["y"], **attributes)]
     value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    data = value("x", [1, CHANNELS] + [side] * rank)
+    data, result = value("x", [1, CHANNELS] + [side] * rank), "y"
+    if last:
+        transpose = lambda a, b, perm: helper.make_node("Transpose", [a], [b], perm=perm)
+        data, result = value("x_last", [1] + [side] * rank + [CHANNELS]), "y_last"
+        nodes.insert(0, transpose("x_last", "x", [0, rank + 1, *range(1, rank + 1)]))
+        nodes.append(transpose("y", "y_last", [0, *range(2, rank + 2), 1]))
     constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")]
-    graph = helper.make_graph([node], "g", [data], [value("y", None)], constants)
+    graph = helper.make_graph(nodes, "g", [data], [value(result, None)], constants)
     return onnx.shape_inference.infer_shapes(
         helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     )
 
 
-folder = sys.argv[1]
+folder, last = sys.argv[1], sys.argv[2:] == ["--nhwc"]
 os.makedirs(folder, exist_ok=True)
 for rank in (1, 2, 3):
     for group in (1, 2, 3, 4, 16, 32, CHANNELS):
         for kind in KINDS:
-            onnx.save(model(group, rank, kind), os.path.join(folder, f"{rank}d-{group:02}-{kind}.onnx"))
+            onnx.save(model(group, rank, kind, last), os.path.join(folder, f"{rank}d-{group:02}-{kind}.onnx"))

@@ -6,30 +6,29 @@ use crate::convert::{convert, supports};
 use crate::elementwise::{binary, eltwise};
 use crate::library::Library;
 use crate::runtime::Runtime;
-use compiler::cost::{CostModel, EstimatedCost, NodeForm};
+use compiler::cost::NodeForm;
 use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions};
-use compiler::graph::{Function, NodeId, ValueId};
+use compiler::graph::{Function, NodeId, TensorType, ValueId};
 use compiler::int::Dim;
 use compiler::ops::OpRef;
 use compiler::ops::binary::Add;
 use compiler::ops::conv::Conv;
 use compiler::ops::matmul::{Gemm, MatMul};
 use compiler::pattern::{Found, Pattern, Subject, any, any_op, is, op};
-use compiler::profile::DeviceProfile;
+use compiler::tensor::{Tensor, TensorMut};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Rows and columns of a product's tile in the registers of AVX2.
-const REGISTER_TILE: [u32; 2] = [5, 16];
-/// 10^9 operations a second of a core with AVX2, as Weft's own estimate has it.
-const GFLOPS_A_CORE: f64 = 80.0;
-/// 10^9 bytes a second from memory for each core.
-const GB_S_A_CORE: f64 = 12.0;
+/// Runs of a region that is measured; one that takes longer than `LONG` runs twice.
+const RUNS: usize = 5;
+const LONG: Duration = Duration::from_millis(100);
 
 /// Threads of a run, at most.
 const MOST_THREADS: i32 = 1024;
 
 /// The target `dnnl`.
-pub static TARGET: Dnnl = Dnnl { loaded: Mutex::new(vec![]) };
+pub static TARGET: Dnnl = Dnnl { loaded: Mutex::new(vec![]), measured: Mutex::new(BTreeMap::new()) };
 
 /// How a region becomes calls of the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,6 +40,8 @@ enum Style {
 /// oneDNN, loaded once for each path.
 pub struct Dnnl {
     loaded: Mutex<Vec<(String, Arc<Library>)>>,
+    /// Nanoseconds of each region that was measured, by what decides them.
+    measured: Mutex<BTreeMap<String, f64>>,
 }
 
 impl Dnnl {
@@ -60,6 +61,26 @@ impl Dnnl {
             Some("c") => Ok(Style::C),
             Some(other) => Err(format!("style={other}: the styles are `json` and `c`")),
         }
+    }
+    /// Nanoseconds of a run: the least of a few, of inputs that are 0.
+    fn time(&self, region: &Region, options: &TargetOptions) -> Result<f64, String> {
+        let (graph, constants) = convert(region)?;
+        let runtime = Runtime::new(self.library(options)?, &graph, &constants, self.threads(options)?)?;
+        let fixed = |t: &TensorType| t.const_shape().ok_or("a size is open");
+        let inputs = region.inputs().iter().map(|t| Ok(Tensor::zeros(t.dtype, fixed(t)?)));
+        let inputs = inputs.collect::<Result<Vec<_>, &str>>()?;
+        let zeros = |t: &TensorType| TensorMut::zeros(t.dtype, fixed(t)?).map_err(|e| e.to_string());
+        let mut outputs = region.outputs().iter().map(zeros).collect::<Result<Vec<_>, String>>()?;
+        let mut least = Duration::MAX;
+        for run in 0..RUNS {
+            let started = Instant::now();
+            runtime.run(&inputs, &mut outputs)?;
+            least = least.min(started.elapsed());
+            if run > 0 && least > LONG {
+                break;
+            }
+        }
+        Ok(least.as_nanos() as f64)
     }
     fn threads(&self, options: &TargetOptions) -> Result<Option<i32>, String> {
         let Some(text) = options.get("threads") else { return Ok(None) };
@@ -139,15 +160,17 @@ impl ExternalTarget for Dnnl {
         table.push(ExternalPattern::new("binary_eltwise", mapped(combined(any(), any()))).check(fits));
         table
     }
-    /// By the estimate of Weft's own kernels for a processor with AVX2, whose time the library's are near.
+    /// Measured: the least time of a few runs of the library, once for each form of a region in a process.
     fn estimate(&self, region: &Region, options: &TargetOptions) -> Option<f64> {
-        let here = || std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let cores = self.threads(options).ok()?.map_or_else(here, |n| n as u32);
-        let rates = DeviceProfile::processor(cores, REGISTER_TILE);
-        let (gflops, gb_s) = (f64::from(cores) * GFLOPS_A_CORE, f64::from(cores) * GB_S_A_CORE);
-        let costs = EstimatedCost::new(&DeviceProfile { gflops, gb_s, ..rates });
-        let f = region.function();
-        Some(region.nodes().into_iter().map(|n| costs.node(&NodeForm::of(f, n)) as f64).sum())
+        let [library, threads] = ["library", "threads"].map(|o| options.get(o).unwrap_or(""));
+        let key = format!("{library}:{threads}\n{}", region.form());
+        let known = |t: &Self| t.measured.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        if let Some(ns) = known(self) {
+            return Some(ns);
+        }
+        let ns = self.time(region, options).ok()?;
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ns);
+        Some(ns)
     }
     fn prepare(&self, region: Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
         let (graph, constants) = convert(&region)?;

@@ -10,6 +10,7 @@ use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
 use crate::runs;
 use crate::team::Team;
 use crate::tile_memory::{StripMemory, TileMemory};
+use crate::widened;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -37,6 +38,13 @@ thread_local! {
 /// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a team the
 /// calling thread does it all.
 pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, team: Option<&Team>) {
+    if !program.widened.is_empty() {
+        return widened::with(&program.widened, bound, (isa, team), |bound| run_all(program, bound, isa, team));
+    }
+    run_all(program, bound, isa, team);
+}
+
+fn run_all(program: &Program, bound: &[Option<View>], isa: Isa, team: Option<&Team>) {
     let tasks: i64 = program.groups.iter().map(|g| g.1).product();
     let number = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
     let run = |tasks: Range<i64>| run_tasks(program, bound, isa, (number, tasks));

@@ -85,6 +85,7 @@ mod turned;
 mod unread;
 mod values;
 mod vectors;
+mod widened;
 
 pub use constants::pack_constant;
 pub use emit::{Emitter, Kernel};

@@ -118,6 +118,10 @@ impl View {
     pub(crate) fn form(&self) -> Form {
         self.form
     }
+    /// How many elements it has.
+    pub(crate) fn elements(&self) -> usize {
+        self.elements
+    }
     /// True if all places of the span are elements.
     pub(crate) fn holds(&self, s: &Span) -> bool {
         let (low, high) = s.ends();

@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub slots: usize,
     /// What a task does.
     pub body: Vec<Node>,
+    /// Buffers that are widened before, by number, and their elements.
+    pub widened: Vec<(usize, usize)>,
 }
 
 /// A buffer of a program.

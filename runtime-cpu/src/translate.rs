@@ -8,6 +8,8 @@ use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Reg
 use crate::share;
 use crate::strips;
 use crate::unread;
+use crate::widened;
+use rustc_hash::FxHashMap;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Int};
@@ -21,13 +23,16 @@ use tensor_ir::tir::{Block, Buffer, BufferId, Expr, For, LoopKind, Scalar, Scope
 pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Result<Program, String> {
     let kernels = f.kernels();
     let body = kernels.iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?.1;
-    let known = f.symbols.iter().map(|s| s.0).zip(symbols.iter().copied()).collect();
+    let known: FxHashMap<Name, i64> = f.symbols.iter().map(|s| s.0).zip(symbols.iter().copied()).collect();
+    let widened = widened::find(f, body, &|i| size(i, &known))?;
     let slots = Default::default();
     let ix = Indices { f, slots, known, bounds: Bounds::new(), counts: vec![] };
     let blocks = body.blocks();
     let known = |id: BufferId, b: &Buffer| {
         let own_blocks = || blocks.iter().filter(|block| block.accesses(id)).count();
-        Known { form: Form::of(b.dtype, b.encoding, b.scope), own_blocks: (b.scope != Scope::Global).then(own_blocks) }
+        let wide = widened.iter().any(|w| w.0 == id);
+        let form = if wide { Form::F32 } else { Form::of(b.dtype, b.encoding, b.scope) };
+        Known { form, own_blocks: (b.scope != Scope::Global).then(own_blocks) }
     };
     let buffers = f.buffers.iter().map(|(id, b)| known(id, b)).collect();
     let mut t = Translator { f, ix, buffers, groups: Default::default() };
@@ -38,7 +43,13 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     if let Some(tile) = first_tile(&body) {
         order(&mut groups, tile, f);
     }
-    Ok(Program { groups, buffers: t.buffers(kernel)?, slots: t.ix.slots.len(), body })
+    let widened = widened.into_iter().map(|(id, elements)| (id.index(), elements)).collect();
+    Ok(Program { groups, buffers: t.buffers(kernel)?, slots: t.ix.slots.len(), body, widened })
+}
+
+fn size(i: &Int, known: &FxHashMap<Name, i64>) -> Result<i64, String> {
+    let value = i.eval(&|v| known.get(&v).copied());
+    value.filter(|n| *n >= 0).ok_or_else(|| format!("the size {i} is no number"))
 }
 
 /// The first tile of a task.
@@ -80,7 +91,7 @@ impl Translator<'_> {
         let kernels = self.f.kernels();
         let blocks: Vec<&Block> = kernels.iter().filter(|k| k.0 == kernel).flat_map(|k| k.1.blocks()).collect();
         let each = self.f.buffers.iter().map(|(id, b)| {
-            let form = Form::of(b.dtype, b.encoding, b.scope);
+            let form = self.buffers[id.index()].form;
             let own = b.scope != Scope::Global && blocks.iter().any(|block| block.accesses(id));
             let own = if own { self.size(&b.numel())?.max(1) as usize } else { 0 };
             Ok(Memory { form, own })
@@ -88,8 +99,7 @@ impl Translator<'_> {
         each.collect()
     }
     pub(crate) fn size(&self, i: &Int) -> Result<i64, String> {
-        let value = i.eval(&|v| self.ix.known.get(&v).copied());
-        value.filter(|n| *n >= 0).ok_or_else(|| format!("the size {i} is no number"))
+        size(i, &self.ix.known)
     }
     fn statement(&mut self, s: &Stmt) -> Result<Vec<Node>, String> {
         match s {

@@ -174,8 +174,7 @@ impl Translator<'_> {
     /// True if tiles with such sums read the operand: of the same type, or a shorter one that they copy, which stays as
     /// it is while the kernel runs.
     fn is_readable(&self, o: &Operand<'_>, sums: DType) -> bool {
-        let b = &self.f.buffers[o.buffer];
-        let form = Form::of(b.dtype, b.encoding, b.scope);
+        let form = self.buffers[o.buffer.index()].form;
         let written = || self.f.body.blocks().iter().any(|block| block.buffer == o.buffer);
         let (own, shorter) = match sums {
             DType::I32 => (form == Form::I32, matches!(form, Form::I8 | Form::U8 | Form::U32)),

@@ -7,8 +7,8 @@
 //! With the target's option `min_macs`, a region stays external if it has at least so many multiply-accumulates.
 //! Without it, the target's time plus the copies of the values that cross the border are compared with Weft's time for
 //! the same nodes, and the region stays external if that sum is lower. The times are those that `weft tune` measured
-//! for such a region on this device, or else both are estimated. If the target has neither, all its regions stay. The
-//! remark has both numbers, and says which are measured.
+//! for such a region on this device, or else what the target says and Weft's estimate. If the target says nothing, all
+//! its regions stay. The remark has both numbers, and says which are measured.
 
 use super::scopes::dissolve;
 use super::{Pass, PassContext, PassError};
@@ -115,9 +115,9 @@ fn pays(region: &Region, spec: &TargetSpec, cx: &mut PassContext) -> Result<(boo
     let bytes = region.border_bytes();
     let copies = cost_of_bytes(&cx.profile, 2.0 * bytes as f64).total();
     let us = |ns: f64| ns / 1e3;
-    let how = if measured.is_some() { "measured" } else { "estimated" };
+    let [its, ours] = if measured.is_some() { ["measured"; 2] } else { ["as it says", "estimated"] };
     let numbers = format!(
-        "{:.1} us {how} and {:.1} us estimated for copies of {bytes} bytes, Weft's kernels {:.1} us {how}",
+        "{:.1} us {its} and {:.1} us estimated for copies of {bytes} bytes, Weft's kernels {:.1} us {ours}",
         us(own),
         us(copies),
         us(weft)

@@ -45,9 +45,12 @@ impl<'e> Operand<'e> {
     pub fn is_plain(&self) -> bool {
         self.casts.is_empty() && self.padding.is_none()
     }
-    /// The element, converted to this type or not at all: what shorter ones become before they are computed with.
+    /// The element, converted to this type or not at all: what shorter ones become before they are computed with. A
+    /// processor computes in f32 and rounds floats to shorter ones only where it stores them: it has such steps between
+    /// for nothing.
     pub fn widens(&self, to: DType) -> bool {
-        self.casts.iter().all(|t| *t == to)
+        let short = |t: DType| to == DType::F32 && matches!(t, DType::F16 | DType::BF16);
+        self.casts.iter().all(|t| *t == to || short(*t))
     }
     /// The padding of a row of a tile's left operand: 0, or any integer. `None` if tiles read no such rows.
     pub fn row_padding(&self) -> Option<i64> {
