@@ -5,6 +5,7 @@ use crate::index::{Clamp, Condition, Index, Slot};
 use crate::program::{Access, End, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
+use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
 use tensor_ir::name::Name;

@@ -248,13 +248,14 @@ impl GroupGraph<'_, '_> {
         let words = describe(&weighed, limit);
         if weighed.one < weighed.other * limit { Ok(words) } else { Err(words) }
     }
-    /// Both times, in words, if two groups cost far more as one: more than the estimate may be wrong. `None` also where
-    /// they cannot be estimated.
+    /// Both times, in words, if two groups cost far more as one: more than the estimate may be wrong, which follows
+    /// measurements on a processor. `None` also where they cannot be estimated.
     pub fn far_dearer_as_one(&self, first: &[NodeId], second: &[NodeId]) -> Option<String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let [one, first, second] = [&all[..], first, second].map(|nodes| self.cost(nodes).ok());
         let weighed = Weighed::functions(self.costs, &one?, &[first?, second?]);
-        (weighed.one > FAR * weighed.other).then(|| describe(&weighed, FAR))
+        let far = if self.target.profile.machine.register_tile().is_some() { 1.0 } else { FAR };
+        (weighed.one > far * weighed.other).then(|| describe(&weighed, far))
     }
     /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {

@@ -408,6 +408,12 @@ impl Unification<'_> {
             {
                 self.value(own, row)
             }
+            // What is multiplied in f32 may keep more bits.
+            (Expr::Load(a, _), Expr::Cast(DType::F16 | DType::BF16, wide))
+                if self.own.buffers[*a].scope == Scope::Global && self.own.buffers[*a].dtype == DType::F32 =>
+            {
+                self.value(own, wide)
+            }
             (Expr::Binary(p, a, b), Expr::Binary(q, c, d)) if p == q => {
                 self.value(a, c)?;
                 self.value(b, d)
