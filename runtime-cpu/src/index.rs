@@ -143,6 +143,11 @@ impl Index {
         terms.sort_unstable();
         Index { base: self.base, terms, rest: self.rest.clone() }
     }
+    /// The sum and the multiples of a variable that `of` has.
+    pub(crate) fn plus_variable(mut self, slot: Slot, of: &Index) -> Index {
+        self.terms.extend(of.terms.iter().filter(|t| t.0 == slot));
+        self
+    }
     /// The index and a multiple of a variable that it does not use.
     pub(crate) fn and(mut self, slot: Slot, times: i64) -> Index {
         self.terms.push((slot, times));

@@ -33,9 +33,11 @@
 //! Deliberately absent: graphs, ops, wgpu, files, environment.
 #![warn(missing_docs)]
 
+mod along;
 #[cfg(test)]
 mod choices_tests;
 mod constants;
+mod copies;
 mod copied;
 mod decoding;
 mod emit;
@@ -53,6 +55,7 @@ mod integer_tile;
 mod integers;
 mod isa;
 mod lanes;
+mod listed;
 mod math;
 mod memory;
 mod packed_tile;

@@ -7,6 +7,8 @@ use tensor_ir::tir::{Combiner, UnaryOp, WithBinary};
 /// Lanes that are computed at once: a few vectors of any width.
 const AT_ONCE: usize = 32;
 type Block = [f32; AT_ONCE];
+/// Rows whose partial results are joined together.
+const ROWS: usize = 16;
 /// Partial results of a fold.
 pub(crate) const SUMS: usize = 64;
 
@@ -90,6 +92,12 @@ versions! {
     }
 }
 versions! {
+    /// Lanes that have integers, as numbers.
+    fn numbers(lanes: &mut [f32]) {
+        lanes.iter_mut().for_each(|x| *x = x.to_bits() as i32 as f32);
+    }
+}
+versions! {
     fn floats(to: &mut [f32], a: &[i32]) {
         blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = *x as f32 });
     }
@@ -104,6 +112,20 @@ versions! {
             // SAFETY: a number between two that an i32 has.
             *to = unsafe { held.to_int_unchecked::<i32>() };
         });
+    }
+}
+versions! {
+    /// Numbers as integers of 64 bits, rounded towards 0; NaN is 0.
+    fn to_longs(to: &mut [i64], a: &[f32]) {
+        for (to, a) in to.chunks_mut(AT_ONCE).zip(a.chunks(AT_ONCE)) {
+            // Vectors have no other conversion everywhere.
+            if a.iter().fold(true, |all, x| all & (x.abs() < 2_147_483_648.0)) {
+                // SAFETY: a number that an i32 has.
+                to.iter_mut().zip(a).for_each(|(to, x)| *to = i64::from(unsafe { x.to_int_unchecked::<i32>() }));
+            } else {
+                to.iter_mut().zip(a).for_each(|(to, x)| *to = *x as i64);
+            }
+        }
     }
 }
 versions! {
@@ -123,28 +145,73 @@ versions! {
         }
     }
 }
+/// Combines lanes with partial results, as many of each.
+#[inline(always)]
+fn combine(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
+    let chunks = lanes.chunks_exact(SUMS);
+    let rest = chunks.remainder();
+    let mut own = *sums;
+    chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
+    *sums = own;
+    if rest.is_empty() {
+        return;
+    }
+    // In halves: vectors of any width.
+    let (short, last) = rest.split_at(rest.len() / 16 * 16);
+    for (at, c) in short.chunks_exact(16).enumerate() {
+        (0..16).for_each(|i| sums[at * 16 + i] = f(sums[at * 16 + i], c[i]));
+    }
+    sums.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
+}
+
+/// All partial results as one.
+#[inline(always)]
+fn joined(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) -> f32 {
+    (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+    (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
+    (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
+    (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
+    (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
+    f(sums[0], sums[1])
+}
+
 versions! {
     /// Combines lanes with partial results, as many of each.
     fn fold(lanes: &[f32], combiner: Combiner, sums: &mut [f32; SUMS]) {
+        match combiner {
+            Combiner::Sum => combine(lanes, sums, |a, x| a + x),
+            Combiner::Prod => combine(lanes, sums, |a, x| a * x),
+            Combiner::Max => combine(lanes, sums, max),
+            Combiner::Min => combine(lanes, sums, min),
+        }
+    }
+}
+versions! {
+    /// Combines the lanes of each row, as many of all, into its result; `nothing` changes none.
+    fn fold_rows(lanes: &[f32], combiner: Combiner, nothing: f32, to: &mut [f32]) {
         #[inline(always)]
-        fn all(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
-            let mut own = *sums;
-            let chunks = lanes.chunks_exact(SUMS);
-            let rest = chunks.remainder();
-            chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
-            // In halves: vectors of any width.
-            let (short, last) = rest.split_at(rest.len() / 16 * 16);
-            for (at, c) in short.chunks_exact(16).enumerate() {
-                (0..16).for_each(|i| own[at * 16 + i] = f(own[at * 16 + i], c[i]));
+        fn each(lanes: &[f32], nothing: f32, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+            // The last steps of several rows together: each waits for the one before.
+            let mut parts = [[nothing; 16]; ROWS];
+            let length = lanes.len() / to.len();
+            for (rows, to) in lanes.chunks(length * ROWS).zip(to.chunks_mut(ROWS)) {
+                for (row, part) in rows.chunks_exact(length).zip(&mut parts) {
+                    let mut sums = [nothing; SUMS];
+                    combine(row, &mut sums, &f);
+                    (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+                    *part = std::array::from_fn(|i| f(sums[i], sums[i + 16]));
+                }
+                for n in [8, 4, 2] {
+                    parts[..to.len()].iter_mut().for_each(|p| (0..n).for_each(|i| p[i] = f(p[i], p[i + n])));
+                }
+                to.iter_mut().zip(&parts).for_each(|(to, p)| *to = f(p[0], p[1]));
             }
-            own.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
-            *sums = own;
         }
         match combiner {
-            Combiner::Sum => all(lanes, sums, |a, x| a + x),
-            Combiner::Prod => all(lanes, sums, |a, x| a * x),
-            Combiner::Max => all(lanes, sums, max),
-            Combiner::Min => all(lanes, sums, min),
+            Combiner::Sum => each(lanes, nothing, to, |a, x| a + x),
+            Combiner::Prod => each(lanes, nothing, to, |a, x| a * x),
+            Combiner::Max => each(lanes, nothing, to, max),
+            Combiner::Min => each(lanes, nothing, to, min),
         }
     }
 }
@@ -166,22 +233,12 @@ fn min(a: f32, b: f32) -> f32 {
 versions! {
     /// All partial results as one.
     fn one(combiner: Combiner, sums: &mut [f32; SUMS], to: &mut f32) {
-        #[inline(always)]
-        fn halves(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
-            (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
-            (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
-            (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
-            (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
-            (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
-            sums[0] = f(sums[0], sums[1]);
-        }
-        match combiner {
-            Combiner::Sum => halves(sums, |a, x| a + x),
-            Combiner::Prod => halves(sums, |a, x| a * x),
-            Combiner::Max => halves(sums, max),
-            Combiner::Min => halves(sums, min),
-        }
-        *to = sums[0];
+        *to = match combiner {
+            Combiner::Sum => joined(sums, |a, x| a + x),
+            Combiner::Prod => joined(sums, |a, x| a * x),
+            Combiner::Max => joined(sums, max),
+            Combiner::Min => joined(sums, min),
+        };
     }
 }
 

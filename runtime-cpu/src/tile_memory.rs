@@ -2,6 +2,7 @@
 
 use crate::copied::{Copied, Kept};
 use crate::memory::Line;
+use crate::run_strips::Lane;
 use crate::tile::Step;
 
 /// Memory for what is found of a tile, used again.
@@ -45,10 +46,14 @@ pub(crate) struct StripMemory {
     pub uniforms: Vec<f32>,
     /// Integers that are longer or shorter where they lie.
     pub wide: Vec<i64>,
+    /// The first row and column of the part at work.
+    pub origin: [usize; 2],
     /// Places of a leaf: where they begin, by their number.
     pub first: Vec<i64>,
     /// Where the lanes of places are in the strip at work.
-    pub lanes: Vec<*const f32>,
+    pub lanes: Vec<Lane>,
+    /// The element of each row that its lanes are combined into.
+    pub folded: Vec<f32>,
 }
 
 impl StripMemory {
