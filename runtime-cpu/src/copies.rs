@@ -55,7 +55,8 @@ impl Task<'_> {
                 for r in rows {
                     let places = [m.first[n] + r * by[0], m.first[last] + r * to_by[0]];
                     let steps = [by[1], to_by[1]].map(|n| n as isize);
-                    let row = Row { from: from.bytes_of(places[0]), to: to.bytes_of(places[1]), steps, count: part.columns };
+                    let row =
+                        Row { from: from.bytes_of(places[0]), to: to.bytes_of(places[1]), steps, count: part.columns };
                     // SAFETY: all places of the part are elements of this size, as was asked when it began.
                     unsafe {
                         match form.size() {

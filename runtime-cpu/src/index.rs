@@ -179,6 +179,10 @@ impl Index {
     pub(crate) fn reads(&self) -> bool {
         self.rest.iter().any(|(_, n)| matches!(n, Node::Load(..)) || n.parts().into_iter().flatten().any(Index::reads))
     }
+    /// True if it depends on elements of a buffer whose places differ with the variable.
+    pub(crate) fn reads_with(&self, slot: Slot) -> bool {
+        self.rest.iter().any(|(_, n)| n.uses(slot) && Index { rest: vec![(1, n.clone())], ..Index::default() }.reads())
+    }
     /// The value.
     pub(crate) fn eval(&self, s: Scene<'_>) -> i64 {
         let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);

@@ -34,11 +34,12 @@
 #![warn(missing_docs)]
 
 mod along;
+mod chains;
 #[cfg(test)]
 mod choices_tests;
 mod constants;
-mod copies;
 mod copied;
+mod copies;
 mod decoding;
 mod emit;
 mod epilogue;

@@ -1,6 +1,7 @@
 //! Runs leaves as strips.
 
 use crate::along::{Along, List, Listed};
+use crate::chains::{self, Lies, Link};
 use crate::execute::{Line, Task, holding, identity, wrong};
 use crate::form::Form;
 use crate::index::{Condition, Index};
@@ -11,8 +12,8 @@ use crate::listed;
 use crate::memory::{Element, Source, Span, View};
 use crate::program::Extent;
 use crate::strip_bodies as bodies;
-use crate::strip_program::{Code, Operand, Place, Strips, Uniform, Work};
-use crate::tile_memory::{LANES, StripMemory};
+use crate::strip_program::{Code, Operand, Step, Strips, Uniform, Work};
+use crate::tile_memory::{LANES, PITCH, StripMemory};
 use crate::turned::turn;
 use crate::vectors::prefetch;
 use half::{bf16, f16};
@@ -48,12 +49,13 @@ impl Part {
 impl Task<'_> {
     pub(crate) fn strips(&mut self, s: &Strips) {
         let mut m = std::mem::take(&mut self.own.strips);
-        let need = (s.registers + s.places.len() + FILLED) * LANES * size_of::<f32>() / size_of::<Line>();
+        let need = (s.registers + s.places.len() + FILLED) * PITCH * size_of::<f32>() / size_of::<Line>();
         if m.registers.len() < need {
             m.registers.resize(need, Line::ZERO);
         }
         m.first.resize(s.places.len(), 0);
         m.lanes.resize(s.places.len(), Lane::All(0.0));
+        m.bytes.resize(s.places.len(), None);
         self.each(&s.loops, &mut |t| t.strip_nest(s, &mut m));
         self.own.strips = m;
     }
@@ -181,8 +183,12 @@ impl Task<'_> {
             return [ROWS.min(part.rows), LANES / ROWS];
         }
         // A step without registers needs no strips.
-        let plain = |p: &Place| matches!(p.along, Along::Even([_, 1])) && is_lane(self.views[p.buffer].form());
-        let lies = |at: &usize| plain(&s.places[*at]);
+        let lies = |at: &usize| {
+            let (p, stored) = (&s.places[*at], *at + 1 == s.places.len());
+            let form = self.views[p.buffer].form();
+            let may = if stored { ends_in_bytes(code) } else { code.bytes.contains(at) };
+            matches!(p.along, Along::Even([_, 1])) && (is_lane(form) || may && is_byte(form))
+        };
         let fills = |w: &Work| matches!(w, Work::Choose(..) | Work::Ints(_));
         let direct = code.steps.len() <= 1 && !code.steps.iter().any(|s| fills(&s.work));
         let stores = s.fold.is_some() && code.steps.is_empty() || s.fold.is_none() && lies(&(s.places.len() - 1));
@@ -196,6 +202,7 @@ impl Task<'_> {
     fn gather(&mut self, s: &Strips, code: &Code, at: [usize; 2], strip: Part, m: &mut StripMemory) {
         for &n in &code.strips {
             let p = &s.places[n];
+            m.bytes[n] = None;
             if let Along::Listed(lists) = &p.along {
                 let to = m.register(s.registers + n);
                 // SAFETY: a register has `LANES` lanes, and no strip that gathers has more.
@@ -209,8 +216,12 @@ impl Task<'_> {
                 continue;
             }
             let (view, span) = self.strip_span(s, n, at, strip, m);
-            m.lanes[n] = match span.is_contiguous() && is_lane(view.form()) {
-                true => Lane::At(view.pointer(span.first)),
+            let is_bytes = code.bytes.contains(&n) && is_byte(view.form());
+            m.lanes[n] = match span.is_contiguous() && (is_lane(view.form()) || is_bytes) {
+                true => {
+                    m.bytes[n] = is_bytes.then_some(view.form() == Form::I8);
+                    Lane::At(view.bytes_of(span.first).cast_const().cast())
+                }
                 false if span.is_single() && view.form().is_narrow_float() => Lane::All(get(&view, span.first)),
                 false => {
                     let to = m.register(s.registers + n);
@@ -234,6 +245,15 @@ impl Task<'_> {
         let (n, last) = (strip.rows * strip.columns, code.steps.last());
         let lies = span.is_contiguous() && is_lane(view.form());
         let is_last = last.is_some_and(|l| code.result == Some(Operand::Register(l.to)));
+        if let Some(Step { work: Work::Chain(from, links), .. }) = last
+            && is_last
+            && span.is_contiguous()
+            && is_byte(view.form())
+            && ends_in_bytes(code)
+        {
+            let to = (view.bytes_of(span.first), Lies::Bytes(view.form() == Form::I8));
+            return self.chain(s, *from, links, to, n, m);
+        }
         if let Some(last) = last {
             let to = if lies && is_last { view.pointer(span.first) } else { m.register(last.to) };
             self.step(s, &last.work, at, strip, to, m);
@@ -289,11 +309,40 @@ impl Task<'_> {
         let begins = s.begins.as_ref().is_some_and(|b| b.iter().all(|slot| self.env[*slot] == 0));
         let results = Part { rows: results, columns: 1 };
         let (view, span) = self.strip_span(s, s.places.len() - 1, [0, 0], results, m);
-        for (row, x) in (0i64..).zip(&mut folded).filter(|_| !begins) {
-            *x = f32::binary(c.operator(), get(&view, span.first + row * span.row_stride), *x);
+        if !begins {
+            let n = folded.len();
+            folded.resize(3 * n, 0.0);
+            let (new, rest) = folded.split_at_mut(n);
+            let (old, to) = rest.split_at_mut(n);
+            read(self.isa, &view, &span, old, &mut m.wide);
+            let [a, b] = [old, new].map(|x| Lane::At(x.as_ptr()));
+            c.operator().with::<f32, _>(Zipped { isa: self.isa, to, a, b });
+            folded.copy_within(2 * n.., 0);
+            folded.truncate(n);
         }
         write(self.isa, &view, &span, &Source::Memory(&folded));
         m.folded = folded;
+    }
+    /// Runs the links of a chain over the lanes of a strip.
+    fn chain(
+        &self,
+        s: &Strips,
+        from: Operand,
+        links: &[Link<usize>],
+        to: (*mut u8, Lies),
+        n: usize,
+        m: &mut StripMemory,
+    ) {
+        let signed = if let Operand::Place(at) = from { m.bytes[at] } else { None };
+        let from = match (signed, lane(Some(from), m)) {
+            (Some(signed), Lane::At(at)) => (at.cast(), Lies::Bytes(signed)),
+            (_, lanes) => (known(s, 0, lanes, n, m).as_ptr().cast(), Lies::Words),
+        };
+        let StripMemory { links: own, uniforms, .. } = m;
+        own.clear();
+        own.extend(links.iter().map(|l| l.map(|i| uniforms[i])));
+        // SAFETY: operands have the lanes of the strip, and the result was checked or is a register.
+        unsafe { chains::run(self.isa, own, from, to, n) };
     }
     /// The values of an index of at most 32 bits for each lane.
     pub(crate) fn ramp(
@@ -328,6 +377,9 @@ impl Task<'_> {
     pub(crate) fn step(&self, s: &Strips, work: &Work, at: [usize; 2], strip: Part, to: *mut f32, m: &mut StripMemory) {
         let n = strip.rows * strip.columns;
         let isa = self.isa;
+        if let Work::Chain(from, links) = work {
+            return self.chain(s, *from, links, (to.cast(), Lies::Words), n, m);
+        }
         // SAFETY: a register has room for a strip, and a result has been checked; nobody else accesses it.
         let to = unsafe { std::slice::from_raw_parts_mut(to, n) };
         match work {
@@ -346,9 +398,12 @@ impl Task<'_> {
             }
             Work::Polynomial(x, numbers) => bodies::polynomial(isa, numbers, to, all(s, 0, *x, n, m)),
             Work::Choose(op, all) => {
-                let [x, y, a, b] = std::array::from_fn(|i| self::all(s, i, all[i], n, m));
-                op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], from: [a, b] });
+                let limit = if let Lane::All(y) = lane(Some(all[1]), m) { Some(y) } else { None };
+                let [x, a, b] = [0, 2, 3].map(|i| self::all(s, i, all[i], n, m));
+                let y = if limit.is_some() { x } else { self::all(s, 1, all[1], n, m) };
+                op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], limit, from: [a, b] });
             }
+            Work::Chain(..) => {}
             Work::Ints(work) => self.int_step(s, work, at, strip, to, m),
             Work::Ramp(index, along) => {
                 self.ramp(index, along, at, strip, m, to);
@@ -407,6 +462,16 @@ fn get(view: &View, at: i64) -> f32 {
         Form::BF16 => view.get::<bf16>(at),
         _ => view.get::<f32>(at),
     }
+}
+
+fn is_byte(f: Form) -> bool {
+    matches!(f, Form::I8 | Form::U8)
+}
+
+/// The last step of a code makes bytes of numbers.
+fn ends_in_bytes(code: &Code) -> bool {
+    let last = code.steps.last().filter(|l| code.result == Some(Operand::Register(l.to)));
+    last.is_some_and(|l| matches!(&l.work, Work::Chain(_, links) if matches!(links.last(), Some(Link::ToInt(..)))))
 }
 
 /// Elements are lanes as they lie.

@@ -2,13 +2,15 @@
 
 use crate::isa::{Isa, versions};
 use crate::math::{self, Fused};
+use crate::turned::turn;
 use tensor_ir::tir::{Combiner, UnaryOp, WithBinary};
 
 /// Lanes that are computed at once: a few vectors of any width.
 const AT_ONCE: usize = 32;
 type Block = [f32; AT_ONCE];
-/// Rows whose partial results are joined together.
+/// Rows whose partial results are joined together, and these of each.
 const ROWS: usize = 16;
+const PARTS: usize = 16;
 /// Partial results of a fold.
 pub(crate) const SUMS: usize = 64;
 
@@ -18,6 +20,7 @@ macro_rules! blocks {
     ($to:ident, [$($from:ident),*], $body:expr) => {{
         let lanes = $to;
         let n = lanes.len();
+        $(let $from = &$from[..n];)*
         let mut last = [Default::default(); AT_ONCE];
         for at in (0..n).step_by(AT_ONCE) {
             if let Some(block) = lanes[at..].first_chunk_mut::<AT_ONCE>() {
@@ -57,6 +60,8 @@ pub(crate) struct Chosen<'l, T> {
     pub isa: Isa,
     pub to: &'l mut [f32],
     pub by: [&'l [T]; 2],
+    /// What the first is compared with instead of the second.
+    pub limit: Option<T>,
     pub from: [&'l [f32]; 2],
 }
 
@@ -64,7 +69,10 @@ impl<T: Word> WithBinary<T, bool> for Chosen<'_, T> {
     type Out = ();
     fn with(self, f: impl Fn(T, T) -> bool) {
         let ([x, y], [a, b]) = (self.by, self.from);
-        choose(self.isa, f, self.to, x, y, a, b);
+        match self.limit {
+            Some(limit) => choose(self.isa, |x, _| f(x, limit), self.to, x, x, a, b),
+            None => choose(self.isa, f, self.to, x, y, a, b),
+        }
     }
 }
 
@@ -145,6 +153,30 @@ versions! {
         }
     }
 }
+/// Calls a function with what a combiner does with two numbers.
+macro_rules! with_combiner {
+    ($combiner:expr, |$f:ident| $e:expr) => {
+        match $combiner {
+            Combiner::Sum => {
+                let $f = |a: f32, x: f32| a + x;
+                $e
+            }
+            Combiner::Prod => {
+                let $f = |a: f32, x: f32| a * x;
+                $e
+            }
+            Combiner::Max => {
+                let $f = max;
+                $e
+            }
+            Combiner::Min => {
+                let $f = min;
+                $e
+            }
+        }
+    };
+}
+
 /// Combines lanes with partial results, as many of each.
 #[inline(always)]
 fn combine(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
@@ -178,41 +210,56 @@ fn joined(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) -> f32 {
 versions! {
     /// Combines lanes with partial results, as many of each.
     fn fold(lanes: &[f32], combiner: Combiner, sums: &mut [f32; SUMS]) {
-        match combiner {
-            Combiner::Sum => combine(lanes, sums, |a, x| a + x),
-            Combiner::Prod => combine(lanes, sums, |a, x| a * x),
-            Combiner::Max => combine(lanes, sums, max),
-            Combiner::Min => combine(lanes, sums, min),
+        with_combiner!(combiner, |f| combine(lanes, sums, f));
+    }
+}
+/// Partial results of some rows, and the same turned.
+type Parts = [[f32; PARTS]; ROWS];
+
+/// Combines the lanes of each row, as many of all, into its result; `nothing` changes none.
+pub(crate) fn fold_rows(isa: Isa, lanes: &[f32], combiner: Combiner, nothing: f32, to: &mut [f32]) {
+    let length = lanes.len() / to.len();
+    let (mut parts, mut turned): (Parts, Parts) = ([[nothing; PARTS]; ROWS], [[nothing; PARTS]; ROWS]);
+    for (rows, to) in lanes.chunks(length * ROWS).zip(to.chunks_mut(ROWS)) {
+        if to.len() == 1 {
+            let mut sums = [nothing; SUMS];
+            fold(isa, rows, combiner, &mut sums);
+            one(isa, combiner, &mut sums, &mut to[0]);
+            continue;
         }
+        fold_parts(isa, rows, combiner, nothing, &mut parts[..to.len()]);
+        let (from, into) = (parts.as_ptr().cast(), turned.as_mut_ptr().cast());
+        // SAFETY: both have as many rows as columns.
+        unsafe { turn(isa, from, PARTS as isize, into, [PARTS, ROWS]) };
+        join_parts(isa, combiner, &turned, to);
+    }
+}
+
+versions! {
+    /// Combines the lanes of each row to partial results.
+    fn fold_parts(lanes: &[f32], combiner: Combiner, nothing: f32, parts: &mut [[f32; PARTS]]) {
+        #[inline(always)]
+        fn each(lanes: &[f32], nothing: f32, parts: &mut [[f32; PARTS]], f: impl Fn(f32, f32) -> f32) {
+            for (row, part) in lanes.chunks_exact(lanes.len() / parts.len()).zip(parts) {
+                let mut sums = [nothing; SUMS];
+                combine(row, &mut sums, &f);
+                (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+                (0..PARTS).for_each(|i| part[i] = f(sums[i], sums[i + PARTS]));
+            }
+        }
+        with_combiner!(combiner, |f| each(lanes, nothing, parts, f));
     }
 }
 versions! {
-    /// Combines the lanes of each row, as many of all, into its result; `nothing` changes none.
-    fn fold_rows(lanes: &[f32], combiner: Combiner, nothing: f32, to: &mut [f32]) {
+    /// Combines partial results, those of a row below each other.
+    fn join_parts(combiner: Combiner, turned: &Parts, to: &mut [f32]) {
         #[inline(always)]
-        fn each(lanes: &[f32], nothing: f32, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {
-            // The last steps of several rows together: each waits for the one before.
-            let mut parts = [[nothing; 16]; ROWS];
-            let length = lanes.len() / to.len();
-            for (rows, to) in lanes.chunks(length * ROWS).zip(to.chunks_mut(ROWS)) {
-                for (row, part) in rows.chunks_exact(length).zip(&mut parts) {
-                    let mut sums = [nothing; SUMS];
-                    combine(row, &mut sums, &f);
-                    (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
-                    *part = std::array::from_fn(|i| f(sums[i], sums[i + 16]));
-                }
-                for n in [8, 4, 2] {
-                    parts[..to.len()].iter_mut().for_each(|p| (0..n).for_each(|i| p[i] = f(p[i], p[i + n])));
-                }
-                to.iter_mut().zip(&parts).for_each(|(to, p)| *to = f(p[0], p[1]));
-            }
+        fn all(turned: &Parts, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+            let mut joined = turned[0];
+            turned[1..].iter().for_each(|x| (0..ROWS).for_each(|r| joined[r] = f(joined[r], x[r])));
+            to.copy_from_slice(&joined[..to.len()]);
         }
-        match combiner {
-            Combiner::Sum => each(lanes, nothing, to, |a, x| a + x),
-            Combiner::Prod => each(lanes, nothing, to, |a, x| a * x),
-            Combiner::Max => each(lanes, nothing, to, max),
-            Combiner::Min => each(lanes, nothing, to, min),
-        }
+        with_combiner!(combiner, |f| all(turned, to, f));
     }
 }
 
@@ -233,12 +280,7 @@ fn min(a: f32, b: f32) -> f32 {
 versions! {
     /// All partial results as one.
     fn one(combiner: Combiner, sums: &mut [f32; SUMS], to: &mut f32) {
-        *to = match combiner {
-            Combiner::Sum => joined(sums, |a, x| a + x),
-            Combiner::Prod => joined(sums, |a, x| a * x),
-            Combiner::Max => joined(sums, max),
-            Combiner::Min => joined(sums, min),
-        };
+        *to = with_combiner!(combiner, |f| joined(sums, f));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The steps over a strip, made of a leaf's value.
 
 use crate::along::Along;
+use crate::chains;
 use crate::epilogue::Known;
 use crate::form::Form;
 use crate::index::{Condition, Extent, Index};
@@ -97,7 +98,9 @@ impl<'a> Compiler<'a> {
         self.code.is_int = is_int;
         self.code.result = Some(result);
         self.note(result);
-        Some(std::mem::take(&mut self.code))
+        let mut code = std::mem::take(&mut self.code);
+        chains::join(&mut code);
+        Some(code)
     }
     /// The number that a reduction begins with.
     fn identity(&mut self, r: &Reduction, is_int: bool) -> Operand {

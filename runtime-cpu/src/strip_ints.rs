@@ -40,7 +40,8 @@ impl Task<'_> {
             IntWork::Test(op, a) => op.with(Tested { isa, to, a: all(s, 0, *a, n, m) }),
             IntWork::Choose(op, operands) => {
                 let [x, y, a, b] = std::array::from_fn(|i| all(s, i, operands[i], n, m));
-                op.with_comparison::<i32, _>(bodies::Chosen { isa, to, by: [ints(x), ints(y)], from: [a, b] });
+                let by = [ints(x), ints(y)];
+                op.with_comparison::<i32, _>(bodies::Chosen { isa, to, by, limit: None, from: [a, b] });
             }
             IntWork::ToFloat(a) => bodies::floats(isa, to, ints(all(s, 0, *a, n, m))),
             IntWork::ToInt(DType::Bool, a) => {

@@ -1,6 +1,7 @@
 //! The parts of a leaf that runs as strips; see `strips`.
 
 use crate::along::Along;
+use crate::chains::Link;
 use crate::index::{Condition, Extent, Index, Slot};
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
@@ -88,6 +89,8 @@ pub(crate) enum Work {
     /// `(c0 * x + c1) * x + ...`.
     Polynomial(Operand, Vec<f32>),
     Choose(BinaryOp, [Operand; 4]),
+    /// Steps on the same lanes, one after another.
+    Chain(Operand, Vec<Link<usize>>),
     /// The value of an index, and how it grows.
     Ramp(Index, Along),
     Ints(IntWork),
@@ -111,6 +114,24 @@ pub(crate) enum IntWork {
     Ramp(Index, Along),
 }
 
+impl Work {
+    pub(crate) fn operands(&self) -> Vec<Operand> {
+        match self {
+            Work::Unary(_, a) | Work::Polynomial(a, _) | Work::Chain(a, _) => vec![*a],
+            Work::Binary(_, all) => all.to_vec(),
+            Work::Choose(_, all) => all.to_vec(),
+            Work::Ramp(..) => vec![],
+            Work::Ints(work) => match work {
+                IntWork::Unary(_, _, a) | IntWork::Test(_, a) | IntWork::ToFloat(a) => vec![*a],
+                IntWork::ToInt(_, a) | IntWork::Wrap(_, a) => vec![*a],
+                IntWork::Binary(_, _, all) | IntWork::Compare(_, all) => all.to_vec(),
+                IntWork::Choose(_, all) => all.to_vec(),
+                IntWork::Ramp(..) => vec![],
+            },
+        }
+    }
+}
+
 /// A step, and the register of its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
@@ -128,6 +149,8 @@ pub(crate) struct Code {
     pub reads: Vec<usize>,
     /// Places that are operands of steps, or the result.
     pub strips: Vec<usize>,
+    /// Those of them whose elements may be bytes as they lie.
+    pub bytes: Vec<usize>,
     pub registers: usize,
     /// The result is an integer.
     pub is_int: bool,

@@ -81,9 +81,11 @@ impl<'l> Parts<'l> {
         let free = !self.conditions.iter().any(|c| c.index.uses(outer.slot) || c.index.uses(inner.slot));
         free && self.indices.iter().all(|i| both(i).is_some_and(|(o, n)| o == n * inner.count))
     }
-    /// True if no condition is on both loops: one is on rows or on columns.
+    /// True if no condition is on both loops, but on rows or on columns; and if rows lie where no element of a buffer
+    /// says.
     fn are_apart(&self, rows: &Extent, columns: &Extent) -> bool {
-        !self.conditions.iter().any(|c| [rows, columns].iter().all(|e| c.index.uses(e.slot)))
+        let found = self.indices.iter().any(|i| i.reads_with(rows.slot));
+        !found && !self.conditions.iter().any(|c| [rows, columns].iter().all(|e| c.index.uses(e.slot)))
     }
     /// True if something lies next to itself along `rows` that is far apart along the columns.
     fn is_transposed(&self, rows: &Extent, columns: &Extent) -> bool {
@@ -240,9 +242,9 @@ impl Nest {
     fn with_results(mut self, l: &Leaf, all: &Parts<'_>) -> Nest {
         self.across = true;
         let is_float = l.reduce.as_ref().is_some_and(|r| r.dtype.is_float());
-        if let Some(last) = self.loops.pop_if(|e| l.store.index.uses(e.slot) && all.are_apart(e, &self.columns))
-            && is_float
+        if is_float
             && self.rows.count == 1
+            && let Some(last) = self.loops.pop_if(|e| l.store.index.uses(e.slot) && all.are_apart(e, &self.columns))
         {
             (self.rows, self.by_row) = (last, true);
         }

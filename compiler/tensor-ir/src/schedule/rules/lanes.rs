@@ -129,7 +129,9 @@ fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
             None => inner.push(part),
         }
     }
-    if let Some(n) = outer.last().filter(|_| kept > 0 && unit.reduce.is_none() && transposed_loop(view, unit, kept).is_none()) {
+    if let Some(n) =
+        outer.last().filter(|_| kept > 0 && unit.reduce.is_none() && transposed_loop(view, unit, kept).is_none())
+    {
         let more = more_rows(*n, inner.iter().product(), tasks as i64, i64::from(view.profile.cores));
         tasks /= more as f64;
         inner.insert(0, more);
