@@ -143,6 +143,11 @@ impl Index {
         terms.sort_unstable();
         Index { base: self.base, terms, rest: self.rest.clone() }
     }
+    /// The sum and the multiples of a variable that `of` has.
+    pub(crate) fn plus_variable(mut self, slot: Slot, of: &Index) -> Index {
+        self.terms.extend(of.terms.iter().filter(|t| t.0 == slot));
+        self
+    }
     /// The index and a multiple of a variable that it does not use.
     pub(crate) fn and(mut self, slot: Slot, times: i64) -> Index {
         self.terms.push((slot, times));
@@ -173,6 +178,10 @@ impl Index {
     /// True if the value depends on elements of a buffer.
     pub(crate) fn reads(&self) -> bool {
         self.rest.iter().any(|(_, n)| matches!(n, Node::Load(..)) || n.parts().into_iter().flatten().any(Index::reads))
+    }
+    /// True if it depends on elements of a buffer whose places differ with the variable.
+    pub(crate) fn reads_with(&self, slot: Slot) -> bool {
+        self.rest.iter().any(|(_, n)| n.uses(slot) && Index { rest: vec![(1, n.clone())], ..Index::default() }.reads())
     }
     /// The value.
     pub(crate) fn eval(&self, s: Scene<'_>) -> i64 {

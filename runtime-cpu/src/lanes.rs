@@ -288,7 +288,7 @@ impl Ops<'_> {
         let mut to = self.free.take::<f32>();
         let all = [by, from].map(|pair| pair.map(|s| self.filled(s)));
         let [by, from] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
-        op.with_comparison::<f32, _>(Chosen { isa: self.isa, to: &mut to[..n], by, from });
+        op.with_comparison::<f32, _>(Chosen { isa: self.isa, to: &mut to[..n], by, limit: None, from });
         all.into_iter().flatten().for_each(|s| self.free.give(s));
         Source::Own(to)
     }

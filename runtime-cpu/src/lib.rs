@@ -33,10 +33,13 @@
 //! Deliberately absent: graphs, ops, wgpu, files, environment.
 #![warn(missing_docs)]
 
+mod along;
+mod chains;
 #[cfg(test)]
 mod choices_tests;
 mod constants;
 mod copied;
+mod copies;
 mod decoding;
 mod emit;
 mod epilogue;
@@ -53,6 +56,7 @@ mod integer_tile;
 mod integers;
 mod isa;
 mod lanes;
+mod listed;
 mod math;
 mod memory;
 mod packed_tile;

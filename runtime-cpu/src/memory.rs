@@ -102,7 +102,7 @@ impl Span {
     }
     /// Elements of each column lie next to each other, and columns apart.
     pub(crate) fn is_turned(&self) -> bool {
-        self.row_stride == 1 && self.rows > 1 && self.column_stride != 1
+        self.row_stride == 1 && self.rows > 1 && self.column_stride.abs() > 1
     }
     /// All places are one.
     pub(crate) fn is_single(&self) -> bool {

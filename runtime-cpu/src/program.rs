@@ -67,6 +67,13 @@ pub(crate) struct Leaf {
     pub decoding: Option<Box<Decoding>>,
 }
 
+impl Leaf {
+    /// Its loops of several iterations, outermost first.
+    pub(crate) fn several(&self) -> Vec<Extent> {
+        self.loops.iter().chain([&self.rows, &self.columns]).copied().filter(|e| e.count > 1).collect()
+    }
+}
+
 /// How a leaf reduces.
 #[derive(Clone, Debug)]
 pub(crate) struct Reduction {

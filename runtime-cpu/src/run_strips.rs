@@ -1,16 +1,19 @@
 //! Runs leaves as strips.
 
+use crate::along::{Along, List, Listed};
+use crate::chains::{self, Lies, Link};
 use crate::execute::{Line, Task, holding, identity, wrong};
 use crate::form::Form;
-use crate::index::Condition;
+use crate::index::{Condition, Index};
 use crate::integers;
 use crate::isa::Isa;
 use crate::lanes::Lanes;
+use crate::listed;
 use crate::memory::{Element, Source, Span, View};
 use crate::program::Extent;
 use crate::strip_bodies as bodies;
-use crate::strip_program::{Code, Operand, Place, Strips, Uniform, Work};
-use crate::tile_memory::{LANES, StripMemory};
+use crate::strip_program::{Code, Operand, Step, Strips, Uniform, Work};
+use crate::tile_memory::{LANES, PITCH, StripMemory};
 use crate::turned::turn;
 use crate::vectors::prefetch;
 use half::{bf16, f16};
@@ -35,15 +38,24 @@ pub(crate) struct Part {
     pub columns: usize,
 }
 
+impl Part {
+    /// What the rows and columns of a strip add, which begins there in a part that begins at `origin`.
+    pub(crate) fn within<'l>(&self, lists: &'l [List; 2], origin: [usize; 2], at: [usize; 2]) -> [Listed<'l>; 2] {
+        let counts = [self.rows, self.columns];
+        [0, 1].map(|i| lists[i].part(origin[i] + at[i], counts[i]))
+    }
+}
+
 impl Task<'_> {
     pub(crate) fn strips(&mut self, s: &Strips) {
         let mut m = std::mem::take(&mut self.own.strips);
-        let need = (s.registers + s.places.len() + FILLED) * LANES * size_of::<f32>() / size_of::<Line>();
+        let need = (s.registers + s.places.len() + FILLED) * PITCH * size_of::<f32>() / size_of::<Line>();
         if m.registers.len() < need {
             m.registers.resize(need, Line::ZERO);
         }
         m.first.resize(s.places.len(), 0);
-        m.lanes.resize(s.places.len(), std::ptr::null());
+        m.lanes.resize(s.places.len(), Lane::All(0.0));
+        m.bytes.resize(s.places.len(), None);
         self.each(&s.loops, &mut |t| t.strip_nest(s, &mut m));
         self.own.strips = m;
     }
@@ -77,18 +89,31 @@ impl Task<'_> {
         self.begin_at([s.rows.slot, s.columns.slot], [rows.0, columns.0]);
         let code = &s.codes[self.case(s)];
         let part = Part { rows: (rows.1 - rows.0) as usize, columns: (columns.1 - columns.0) as usize };
+        m.origin = [rows.0 as usize, columns.0 as usize];
         for &at in code.reads.iter().chain(s.keeps.iter()).chain([&(s.places.len() - 1)]) {
             let p = &s.places[at];
             m.first[at] = p.index.eval(self.scene());
-            self.views[p.buffer].require(&span(p, m.first[at], part));
+            let view = self.views[p.buffer];
+            match &p.along {
+                Along::Even(strides) => view.require(&span(*strides, m.first[at], part)),
+                Along::Listed(lists) => {
+                    let counts = [part.rows, part.columns];
+                    let [rows, columns] = [0, 1].map(|i| lists[i].reach(m.origin[i], counts[i]));
+                    let [low, high] = [0, 1].map(|end| m.first[at] + rows[end] + columns[end]);
+                    view.require_all(low, high);
+                }
+            }
+        }
+        if self.copy(s, code, part, m) {
+            return self.begin_at([s.rows.slot, s.columns.slot], [0, 0]);
         }
         self.uniforms(s, code, m);
         if let (Some(Operand::Uniform(i)), None, Part { rows: 1, columns: 1 }, false) =
             (code.result, s.fold, part, code.is_int)
         {
-            let at = s.places.len() - 1;
-            let (view, x) = (self.views[s.places[at].buffer], m.uniforms[i]);
-            write(&view, &span(&s.places[at], m.first[at], part), &Source::Splat(x));
+            let x = m.uniforms[i];
+            let (view, span) = self.strip_span(s, s.places.len() - 1, [0, 0], part, m);
+            write(self.isa, &view, &span, &Source::Splat(x));
             return self.begin_at([s.rows.slot, s.columns.slot], [0, 0]);
         }
         match s.fold {
@@ -158,8 +183,12 @@ impl Task<'_> {
             return [ROWS.min(part.rows), LANES / ROWS];
         }
         // A step without registers needs no strips.
-        let plain = |p: &Place| p.strides[1] == 1 && is_lane(self.views[p.buffer].form());
-        let lies = |at: &usize| plain(&s.places[*at]);
+        let lies = |at: &usize| {
+            let (p, stored) = (&s.places[*at], *at + 1 == s.places.len());
+            let form = self.views[p.buffer].form();
+            let may = if stored { ends_in_bytes(code) } else { code.bytes.contains(at) };
+            matches!(p.along, Along::Even([_, 1])) && (is_lane(form) || may && is_byte(form))
+        };
         let fills = |w: &Work| matches!(w, Work::Choose(..) | Work::Ints(_));
         let direct = code.steps.len() <= 1 && !code.steps.iter().any(|s| fills(&s.work));
         let stores = s.fold.is_some() && code.steps.is_empty() || s.fold.is_none() && lies(&(s.places.len() - 1));
@@ -172,23 +201,43 @@ impl Task<'_> {
     /// Finds the lanes of each place, gathered where they do not lie next to each other.
     fn gather(&mut self, s: &Strips, code: &Code, at: [usize; 2], strip: Part, m: &mut StripMemory) {
         for &n in &code.strips {
+            let p = &s.places[n];
+            m.bytes[n] = None;
+            if let Along::Listed(lists) = &p.along {
+                let to = m.register(s.registers + n);
+                // SAFETY: a register has `LANES` lanes, and no strip that gathers has more.
+                let lanes = unsafe { std::slice::from_raw_parts_mut(to, strip.rows * strip.columns) };
+                let [rows, columns] = strip.within(lists, m.origin, at);
+                for (row, to) in rows.added.iter().zip(lanes.chunks_exact_mut(strip.columns)) {
+                    // SAFETY: all places of the part are elements, as was asked when it began.
+                    unsafe { listed::read(self.isa, &self.views[p.buffer], m.first[n] + i64::from(*row), columns, to) };
+                }
+                m.lanes[n] = Lane::At(to);
+                continue;
+            }
             let (view, span) = self.strip_span(s, n, at, strip, m);
-            m.lanes[n] = match span.is_contiguous() && is_lane(view.form()) {
-                true => view.pointer(span.first),
+            let is_bytes = code.bytes.contains(&n) && is_byte(view.form());
+            m.lanes[n] = match span.is_contiguous() && (is_lane(view.form()) || is_bytes) {
+                true => {
+                    m.bytes[n] = is_bytes.then_some(view.form() == Form::I8);
+                    Lane::At(view.bytes_of(span.first).cast_const().cast())
+                }
+                false if span.is_single() && view.form().is_narrow_float() => Lane::All(get(&view, span.first)),
                 false => {
                     let to = m.register(s.registers + n);
                     // SAFETY: a register has `LANES` lanes, and no strip that gathers has more.
                     let lanes = unsafe { std::slice::from_raw_parts_mut(to, strip.rows * strip.columns) };
                     read(self.isa, &view, &span, lanes, &mut m.wide);
-                    to
+                    Lane::At(to)
                 }
             };
         }
     }
     fn strip_span(&self, s: &Strips, n: usize, at: [usize; 2], strip: Part, m: &StripMemory) -> (View, Span) {
         let p = &s.places[n];
-        let first = m.first[n] + at[0] as i64 * p.strides[0] + at[1] as i64 * p.strides[1];
-        (self.views[p.buffer], span(p, first, strip))
+        let Along::Even(strides) = p.along else { wrong() };
+        let first = m.first[n] + at[0] as i64 * strides[0] + at[1] as i64 * strides[1];
+        (self.views[p.buffer], span(strides, first, strip))
     }
     /// Does the last step and stores its result, where it belongs if that is possible.
     fn store_strip(&mut self, s: &Strips, code: &Code, at: [usize; 2], strip: Part, m: &mut StripMemory) {
@@ -196,6 +245,15 @@ impl Task<'_> {
         let (n, last) = (strip.rows * strip.columns, code.steps.last());
         let lies = span.is_contiguous() && is_lane(view.form());
         let is_last = last.is_some_and(|l| code.result == Some(Operand::Register(l.to)));
+        if let Some(Step { work: Work::Chain(from, links), .. }) = last
+            && is_last
+            && span.is_contiguous()
+            && is_byte(view.form())
+            && ends_in_bytes(code)
+        {
+            let to = (view.bytes_of(span.first), Lies::Bytes(view.form() == Form::I8));
+            return self.chain(s, *from, links, to, n, m);
+        }
         if let Some(last) = last {
             let to = if lies && is_last { view.pointer(span.first) } else { m.register(last.to) };
             self.step(s, &last.work, at, strip, to, m);
@@ -205,15 +263,22 @@ impl Task<'_> {
         }
         match lane(code.result, m) {
             from if code.is_int => write_ints(self.isa, &view, &span, from, m),
-            Lane::All(x) => write(&view, &span, &Source::Splat(x)),
-            // SAFETY: the result has the lanes of the strip.
-            Lane::At(from) => write(&view, &span, &Source::Memory(unsafe { std::slice::from_raw_parts(from, n) })),
+            Lane::All(x) => write(self.isa, &view, &span, &Source::Splat(x)),
+            Lane::At(from) => {
+                // SAFETY: the result has the lanes of the strip.
+                let lanes = unsafe { std::slice::from_raw_parts(from, n) };
+                write(self.isa, &view, &span, &Source::Memory(lanes));
+            }
         }
     }
     /// Combines all lanes of a part into its element.
     fn fold_part(&mut self, s: &Strips, c: Combiner, code: &Code, part: Part, m: &mut StripMemory) {
         let Lanes::F(Source::Splat(nothing)) = identity(c, tensor_ir::dtype::DType::F32) else { wrong() };
         let mut sums = [nothing; bodies::SUMS];
+        let results = if s.by_row { part.rows } else { 1 };
+        let mut folded = std::mem::take(&mut m.folded);
+        folded.clear();
+        folded.resize(results, nothing);
         self.each_strip(s, code, part, m, &mut |t, m, at, strip| {
             let kept = s.keeps.map(|n| t.strip_span(s, n, at, strip, m)).filter(|(_, span)| span.is_contiguous());
             let own = kept.map(|(view, span)| view.pointer(span.first));
@@ -228,62 +293,134 @@ impl Task<'_> {
                 (Lane::At(from), None) => from,
             };
             // SAFETY: the result has the lanes of the strip.
-            bodies::fold(t.isa, unsafe { std::slice::from_raw_parts(lanes, n) }, c, &mut sums);
+            let all = unsafe { std::slice::from_raw_parts(lanes, n) };
+            if s.by_row && strip.columns == part.columns {
+                return bodies::fold_rows(t.isa, all, c, nothing, &mut folded[at[0]..][..strip.rows]);
+            }
+            bodies::fold(t.isa, all, c, &mut sums);
+            if s.by_row && at[1] + strip.columns == part.columns {
+                bodies::one(t.isa, c, &mut sums, &mut folded[at[0]]);
+                sums.fill(nothing);
+            }
         });
-        let mut folded = nothing;
-        bodies::one(self.isa, c, &mut sums, &mut folded);
-        let at = s.places.len() - 1;
-        let (view, first) = (self.views[s.places[at].buffer], m.first[at]);
+        if !s.by_row {
+            bodies::one(self.isa, c, &mut sums, &mut folded[0]);
+        }
         let begins = s.begins.as_ref().is_some_and(|b| b.iter().all(|slot| self.env[*slot] == 0));
-        let old = if begins { nothing } else { get(&view, first) };
-        let one = Span { first, rows: 1, columns: 1, row_stride: 0, column_stride: 0 };
-        write(&view, &one, &Source::Splat(f32::binary(c.operator(), old, folded)));
+        let results = Part { rows: results, columns: 1 };
+        let (view, span) = self.strip_span(s, s.places.len() - 1, [0, 0], results, m);
+        if !begins {
+            let n = folded.len();
+            folded.resize(3 * n, 0.0);
+            let (new, rest) = folded.split_at_mut(n);
+            let (old, to) = rest.split_at_mut(n);
+            read(self.isa, &view, &span, old, &mut m.wide);
+            let [a, b] = [old, new].map(|x| Lane::At(x.as_ptr()));
+            c.operator().with::<f32, _>(Zipped { isa: self.isa, to, a, b });
+            folded.copy_within(2 * n.., 0);
+            folded.truncate(n);
+        }
+        write(self.isa, &view, &span, &Source::Memory(&folded));
+        m.folded = folded;
+    }
+    /// Runs the links of a chain over the lanes of a strip.
+    fn chain(
+        &self,
+        s: &Strips,
+        from: Operand,
+        links: &[Link<usize>],
+        to: (*mut u8, Lies),
+        n: usize,
+        m: &mut StripMemory,
+    ) {
+        let signed = if let Operand::Place(at) = from { m.bytes[at] } else { None };
+        let from = match (signed, lane(Some(from), m)) {
+            (Some(signed), Lane::At(at)) => (at.cast(), Lies::Bytes(signed)),
+            (_, lanes) => (known(s, 0, lanes, n, m).as_ptr().cast(), Lies::Words),
+        };
+        let StripMemory { links: own, uniforms, .. } = m;
+        own.clear();
+        own.extend(links.iter().map(|l| l.map(|i| uniforms[i])));
+        // SAFETY: operands have the lanes of the strip, and the result was checked or is a register.
+        unsafe { chains::run(self.isa, own, from, to, n) };
+    }
+    /// The values of an index of at most 32 bits for each lane.
+    pub(crate) fn ramp(
+        &self,
+        index: &Index,
+        along: &Along,
+        at: [usize; 2],
+        strip: Part,
+        m: &StripMemory,
+        to: &mut [f32],
+    ) {
+        let lane = |x: i64| of_int(x as i32);
+        let first = index.eval(self.scene());
+        let rows = to.chunks_exact_mut(strip.columns);
+        match along {
+            Along::Even(by) => {
+                let first = first + at[0] as i64 * by[0] + at[1] as i64 * by[1];
+                for (row, to) in (0i64..).zip(rows) {
+                    let first = first + row * by[0];
+                    (0i64..).zip(to).for_each(|(i, to)| *to = lane(first + i * by[1]));
+                }
+            }
+            Along::Listed(lists) => {
+                let [added, columns] = strip.within(lists, m.origin, at);
+                for (row, to) in added.added.iter().zip(rows) {
+                    let first = first + i64::from(*row);
+                    to.iter_mut().zip(columns.added).for_each(|(to, x)| *to = lane(first + i64::from(*x)));
+                }
+            }
+        }
     }
     pub(crate) fn step(&self, s: &Strips, work: &Work, at: [usize; 2], strip: Part, to: *mut f32, m: &mut StripMemory) {
         let n = strip.rows * strip.columns;
         let isa = self.isa;
+        if let Work::Chain(from, links) = work {
+            return self.chain(s, *from, links, (to.cast(), Lies::Words), n, m);
+        }
         // SAFETY: a register has room for a strip, and a result has been checked; nobody else accesses it.
         let to = unsafe { std::slice::from_raw_parts_mut(to, n) };
         match work {
             Work::Unary(op, a) => {
-                let a = lanes(lane(Some(*a), m), n);
+                let a = all(s, 0, *a, n, m);
                 if !bodies::special(isa, *op, to, a) {
                     op.with(Mapped { isa, to, a });
                 }
             }
             Work::Binary(op, both) => {
-                let [a, b] = both.map(|o| lane(Some(o), m));
+                let [a, b] = match both.map(|o| lane(Some(o), m)) {
+                    [Lane::All(x), b @ Lane::All(_)] => [Lane::At(filled(m, s, 0, x, n)), b],
+                    both => both,
+                };
                 op.with::<f32, _>(Zipped { isa, to, a, b });
             }
-            Work::Polynomial(x, numbers) => bodies::polynomial(isa, numbers, to, lanes(lane(Some(*x), m), n)),
+            Work::Polynomial(x, numbers) => bodies::polynomial(isa, numbers, to, all(s, 0, *x, n, m)),
             Work::Choose(op, all) => {
-                let [x, y, a, b] = std::array::from_fn(|i| match lane(Some(all[i]), m) {
-                    Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
-                    at => lanes(at, n),
-                });
-                op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], from: [a, b] });
+                let limit = if let Lane::All(y) = lane(Some(all[1]), m) { Some(y) } else { None };
+                let [x, a, b] = [0, 2, 3].map(|i| self::all(s, i, all[i], n, m));
+                let y = if limit.is_some() { x } else { self::all(s, 1, all[1], n, m) };
+                op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], limit, from: [a, b] });
             }
+            Work::Chain(..) => {}
             Work::Ints(work) => self.int_step(s, work, at, strip, to, m),
-            Work::Ramp(index, strides) => {
-                let first = index.eval(self.scene()) + at[0] as i64 * strides[0] + at[1] as i64 * strides[1];
-                for (row, to) in (0i64..).zip(to.chunks_exact_mut(strip.columns)) {
-                    let first = first + row * strides[0];
-                    (0i64..).zip(to).for_each(|(i, to)| *to = (first + i * strides[1]) as f64 as f32);
-                }
+            Work::Ramp(index, along) => {
+                self.ramp(index, along, at, strip, m, to);
+                bodies::numbers(isa, to);
             }
         }
     }
 }
 
-fn span(p: &Place, first: i64, part: Part) -> Span {
-    let [row_stride, column_stride] = p.strides;
+fn span([row_stride, column_stride]: [i64; 2], first: i64, part: Part) -> Span {
     Span { first, rows: part.rows, columns: part.columns, row_stride, column_stride }
 }
 
 pub(crate) fn lane(o: Option<Operand>, m: &mut StripMemory) -> Lane {
     match o {
         Some(Operand::Uniform(i)) => Lane::All(m.uniforms[i]),
-        Some(Operand::Place(i)) => Lane::At(m.lanes[i]),
+        Some(Operand::Place(i)) => m.lanes[i],
         Some(Operand::Register(r)) => Lane::At(m.register(r)),
         None => wrong(),
     }
@@ -295,6 +432,19 @@ pub(crate) fn lanes<'a>(l: Lane, n: usize) -> &'a [f32] {
         // SAFETY: operands have the lanes of the strip; no step writes a register that it reads.
         Lane::At(from) => unsafe { std::slice::from_raw_parts(from, n) },
         Lane::All(_) => wrong(),
+    }
+}
+
+/// The lanes of an operand, also where they are all the same.
+pub(crate) fn all<'a>(s: &Strips, i: usize, o: Operand, n: usize, m: &mut StripMemory) -> &'a [f32] {
+    let l = lane(Some(o), m);
+    known(s, i, l, n, m)
+}
+
+pub(crate) fn known<'a>(s: &Strips, i: usize, l: Lane, n: usize, m: &mut StripMemory) -> &'a [f32] {
+    match l {
+        Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
+        at => lanes(at, n),
     }
 }
 
@@ -312,6 +462,16 @@ fn get(view: &View, at: i64) -> f32 {
         Form::BF16 => view.get::<bf16>(at),
         _ => view.get::<f32>(at),
     }
+}
+
+fn is_byte(f: Form) -> bool {
+    matches!(f, Form::I8 | Form::U8)
+}
+
+/// The last step of a code makes bytes of numbers.
+fn ends_in_bytes(code: &Code) -> bool {
+    let last = code.steps.last().filter(|l| code.result == Some(Operand::Register(l.to)));
+    last.is_some_and(|l| matches!(&l.work, Work::Chain(_, links) if matches!(links.last(), Some(Link::ToInt(..)))))
 }
 
 /// Elements are lanes as they lie.
@@ -360,15 +520,28 @@ fn read(isa: Isa, view: &View, span: &Span, to: &mut [f32], wide: &mut Vec<i64>)
     }
 }
 
-fn write(view: &View, span: &Span, from: &Source<'_, f32>) {
+fn write(isa: Isa, view: &View, span: &Span, from: &Source<'_, f32>) {
     fn all<T: Element<Lane = f32>>(view: &View, span: &Span, from: &Source<'_, f32>) {
         view.write::<T>(span, from, 0, None);
     }
     match view.form() {
         Form::F16 => all::<f16>(view, span, from),
         Form::BF16 => all::<bf16>(view, span, from),
+        Form::I64 => write_longs(isa, view, span, from),
         _ => all::<f32>(view, span, from),
     }
+}
+
+/// Writes numbers as integers of 64 bits.
+fn write_longs(isa: Isa, view: &View, span: &Span, from: &Source<'_, f32>) {
+    let mut longs = [0; LANES];
+    let n = span.rows * span.columns;
+    let longs = &mut longs[..n];
+    match from.lanes() {
+        Ok(lanes) => bodies::to_longs(isa, longs, &lanes[..n]),
+        Err(x) => longs.fill(x as i64),
+    }
+    view.write::<i64>(span, &Source::Memory(longs), 0, None);
 }
 
 /// Writes integers to elements of another form, or elements that do not lie next to each other.

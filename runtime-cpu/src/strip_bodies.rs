@@ -2,11 +2,15 @@
 
 use crate::isa::{Isa, versions};
 use crate::math::{self, Fused};
+use crate::turned::turn;
 use tensor_ir::tir::{Combiner, UnaryOp, WithBinary};
 
 /// Lanes that are computed at once: a few vectors of any width.
 const AT_ONCE: usize = 32;
 type Block = [f32; AT_ONCE];
+/// Rows whose partial results are joined together, and these of each.
+const ROWS: usize = 16;
+const PARTS: usize = 16;
 /// Partial results of a fold.
 pub(crate) const SUMS: usize = 64;
 
@@ -16,6 +20,7 @@ macro_rules! blocks {
     ($to:ident, [$($from:ident),*], $body:expr) => {{
         let lanes = $to;
         let n = lanes.len();
+        $(let $from = &$from[..n];)*
         let mut last = [Default::default(); AT_ONCE];
         for at in (0..n).step_by(AT_ONCE) {
             if let Some(block) = lanes[at..].first_chunk_mut::<AT_ONCE>() {
@@ -55,6 +60,8 @@ pub(crate) struct Chosen<'l, T> {
     pub isa: Isa,
     pub to: &'l mut [f32],
     pub by: [&'l [T]; 2],
+    /// What the first is compared with instead of the second.
+    pub limit: Option<T>,
     pub from: [&'l [f32]; 2],
 }
 
@@ -62,7 +69,10 @@ impl<T: Word> WithBinary<T, bool> for Chosen<'_, T> {
     type Out = ();
     fn with(self, f: impl Fn(T, T) -> bool) {
         let ([x, y], [a, b]) = (self.by, self.from);
-        choose(self.isa, f, self.to, x, y, a, b);
+        match self.limit {
+            Some(limit) => choose(self.isa, |x, _| f(x, limit), self.to, x, x, a, b),
+            None => choose(self.isa, f, self.to, x, y, a, b),
+        }
     }
 }
 
@@ -90,6 +100,12 @@ versions! {
     }
 }
 versions! {
+    /// Lanes that have integers, as numbers.
+    fn numbers(lanes: &mut [f32]) {
+        lanes.iter_mut().for_each(|x| *x = x.to_bits() as i32 as f32);
+    }
+}
+versions! {
     fn floats(to: &mut [f32], a: &[i32]) {
         blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = *x as f32 });
     }
@@ -104,6 +120,20 @@ versions! {
             // SAFETY: a number between two that an i32 has.
             *to = unsafe { held.to_int_unchecked::<i32>() };
         });
+    }
+}
+versions! {
+    /// Numbers as integers of 64 bits, rounded towards 0; NaN is 0.
+    fn to_longs(to: &mut [i64], a: &[f32]) {
+        for (to, a) in to.chunks_mut(AT_ONCE).zip(a.chunks(AT_ONCE)) {
+            // Vectors have no other conversion everywhere.
+            if a.iter().fold(true, |all, x| all & (x.abs() < 2_147_483_648.0)) {
+                // SAFETY: a number that an i32 has.
+                to.iter_mut().zip(a).for_each(|(to, x)| *to = i64::from(unsafe { x.to_int_unchecked::<i32>() }));
+            } else {
+                to.iter_mut().zip(a).for_each(|(to, x)| *to = *x as i64);
+            }
+        }
     }
 }
 versions! {
@@ -123,29 +153,113 @@ versions! {
         }
     }
 }
+/// Calls a function with what a combiner does with two numbers.
+macro_rules! with_combiner {
+    ($combiner:expr, |$f:ident| $e:expr) => {
+        match $combiner {
+            Combiner::Sum => {
+                let $f = |a: f32, x: f32| a + x;
+                $e
+            }
+            Combiner::Prod => {
+                let $f = |a: f32, x: f32| a * x;
+                $e
+            }
+            Combiner::Max => {
+                let $f = max;
+                $e
+            }
+            Combiner::Min => {
+                let $f = min;
+                $e
+            }
+        }
+    };
+}
+
+/// Combines lanes with partial results, as many of each.
+#[inline(always)]
+fn combine(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
+    let chunks = lanes.chunks_exact(SUMS);
+    let rest = chunks.remainder();
+    let mut own = *sums;
+    chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
+    *sums = own;
+    if rest.is_empty() {
+        return;
+    }
+    // In halves: vectors of any width.
+    let (short, last) = rest.split_at(rest.len() / 16 * 16);
+    for (at, c) in short.chunks_exact(16).enumerate() {
+        (0..16).for_each(|i| sums[at * 16 + i] = f(sums[at * 16 + i], c[i]));
+    }
+    sums.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
+}
+
+/// All partial results as one.
+#[inline(always)]
+fn joined(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) -> f32 {
+    (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+    (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
+    (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
+    (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
+    (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
+    f(sums[0], sums[1])
+}
+
 versions! {
     /// Combines lanes with partial results, as many of each.
     fn fold(lanes: &[f32], combiner: Combiner, sums: &mut [f32; SUMS]) {
+        with_combiner!(combiner, |f| combine(lanes, sums, f));
+    }
+}
+/// Partial results of some rows, and the same turned.
+type Parts = [[f32; PARTS]; ROWS];
+
+/// Combines the lanes of each row, as many of all, into its result; `nothing` changes none.
+pub(crate) fn fold_rows(isa: Isa, lanes: &[f32], combiner: Combiner, nothing: f32, to: &mut [f32]) {
+    let length = lanes.len() / to.len();
+    let (mut parts, mut turned): (Parts, Parts) = ([[nothing; PARTS]; ROWS], [[nothing; PARTS]; ROWS]);
+    for (rows, to) in lanes.chunks(length * ROWS).zip(to.chunks_mut(ROWS)) {
+        if to.len() == 1 {
+            let mut sums = [nothing; SUMS];
+            fold(isa, rows, combiner, &mut sums);
+            one(isa, combiner, &mut sums, &mut to[0]);
+            continue;
+        }
+        fold_parts(isa, rows, combiner, nothing, &mut parts[..to.len()]);
+        let (from, into) = (parts.as_ptr().cast(), turned.as_mut_ptr().cast());
+        // SAFETY: both have as many rows as columns.
+        unsafe { turn(isa, from, PARTS as isize, into, [PARTS, ROWS]) };
+        join_parts(isa, combiner, &turned, to);
+    }
+}
+
+versions! {
+    /// Combines the lanes of each row to partial results.
+    fn fold_parts(lanes: &[f32], combiner: Combiner, nothing: f32, parts: &mut [[f32; PARTS]]) {
         #[inline(always)]
-        fn all(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
-            let mut own = *sums;
-            let chunks = lanes.chunks_exact(SUMS);
-            let rest = chunks.remainder();
-            chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
-            // In halves: vectors of any width.
-            let (short, last) = rest.split_at(rest.len() / 16 * 16);
-            for (at, c) in short.chunks_exact(16).enumerate() {
-                (0..16).for_each(|i| own[at * 16 + i] = f(own[at * 16 + i], c[i]));
+        fn each(lanes: &[f32], nothing: f32, parts: &mut [[f32; PARTS]], f: impl Fn(f32, f32) -> f32) {
+            for (row, part) in lanes.chunks_exact(lanes.len() / parts.len()).zip(parts) {
+                let mut sums = [nothing; SUMS];
+                combine(row, &mut sums, &f);
+                (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+                (0..PARTS).for_each(|i| part[i] = f(sums[i], sums[i + PARTS]));
             }
-            own.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
-            *sums = own;
         }
-        match combiner {
-            Combiner::Sum => all(lanes, sums, |a, x| a + x),
-            Combiner::Prod => all(lanes, sums, |a, x| a * x),
-            Combiner::Max => all(lanes, sums, max),
-            Combiner::Min => all(lanes, sums, min),
+        with_combiner!(combiner, |f| each(lanes, nothing, parts, f));
+    }
+}
+versions! {
+    /// Combines partial results, those of a row below each other.
+    fn join_parts(combiner: Combiner, turned: &Parts, to: &mut [f32]) {
+        #[inline(always)]
+        fn all(turned: &Parts, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+            let mut joined = turned[0];
+            turned[1..].iter().for_each(|x| (0..ROWS).for_each(|r| joined[r] = f(joined[r], x[r])));
+            to.copy_from_slice(&joined[..to.len()]);
         }
+        with_combiner!(combiner, |f| all(turned, to, f));
     }
 }
 
@@ -166,22 +280,7 @@ fn min(a: f32, b: f32) -> f32 {
 versions! {
     /// All partial results as one.
     fn one(combiner: Combiner, sums: &mut [f32; SUMS], to: &mut f32) {
-        #[inline(always)]
-        fn halves(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
-            (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
-            (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
-            (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
-            (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
-            (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
-            sums[0] = f(sums[0], sums[1]);
-        }
-        match combiner {
-            Combiner::Sum => halves(sums, |a, x| a + x),
-            Combiner::Prod => halves(sums, |a, x| a * x),
-            Combiner::Max => halves(sums, max),
-            Combiner::Min => halves(sums, min),
-        }
-        *to = sums[0];
+        *to = with_combiner!(combiner, |f| joined(sums, f));
     }
 }
 

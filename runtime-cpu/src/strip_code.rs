@@ -1,8 +1,10 @@
 //! The steps over a strip, made of a leaf's value.
 
+use crate::along::Along;
+use crate::chains;
 use crate::epilogue::Known;
 use crate::form::Form;
-use crate::index::{Condition, Index, Slot};
+use crate::index::{Condition, Extent, Index};
 use crate::program::{Leaf, Reduction, Value};
 use crate::strip_program::{Code, IntWork, Operand, Place, Step, Uniform, Work};
 use tensor_ir::dtype::DType;
@@ -11,7 +13,7 @@ use tensor_ir::tir::BinaryOp;
 
 /// Makes the codes of a leaf.
 pub(crate) struct Compiler<'a> {
-    slots: [Slot; 2],
+    lanes: [Extent; 2],
     buffers: &'a [Known],
     pub choices: Vec<Vec<Condition>>,
     pub places: Vec<Place>,
@@ -23,12 +25,23 @@ pub(crate) struct Compiler<'a> {
     lets: Vec<(Operand, bool)>,
 }
 
-/// The value that is stored: an integer may become a longer one as it is.
+/// The value that is stored: an integer may become a longer one as it is, and a number an integer.
 fn without_widening(v: &Value) -> &Value {
     match v {
-        Value::Cast(from, DType::I64, a) if is_small(*from) => a,
+        Value::Cast(from, DType::I64, a) if is_small(*from) || is_short(*from) => a,
         v => v,
     }
+}
+
+/// A number without limits that its conversion to an integer between these has itself.
+fn without_limits(v: &Value, [low, high]: [f32; 2]) -> &Value {
+    if let Value::Binary(op, DType::F32, a, b) = v
+        && let Value::F(limit) = **b
+        && (*op == BinaryOp::Min && limit >= high || *op == BinaryOp::Max && limit <= low)
+    {
+        return without_limits(a, [low, high]);
+    }
+    v
 }
 
 /// True of integers that are i32 in registers.
@@ -47,9 +60,9 @@ pub(crate) fn is_int_form(f: Form) -> bool {
 }
 
 impl<'a> Compiler<'a> {
-    pub(crate) fn new(slots: [Slot; 2], buffers: &'a [Known]) -> Compiler<'a> {
+    pub(crate) fn new(lanes: [Extent; 2], buffers: &'a [Known]) -> Compiler<'a> {
         let (choices, places, free, lets) = (vec![], vec![], vec![], vec![]);
-        Compiler { slots, buffers, choices, places, code: Code::default(), bits: 0, free, lets }
+        Compiler { lanes, buffers, choices, places, code: Code::default(), bits: 0, free, lets }
     }
     /// Finds the conditions of selects.
     pub(crate) fn find_choices(&mut self, v: &Value) {
@@ -85,7 +98,9 @@ impl<'a> Compiler<'a> {
         self.code.is_int = is_int;
         self.code.result = Some(result);
         self.note(result);
-        Some(std::mem::take(&mut self.code))
+        let mut code = std::mem::take(&mut self.code);
+        chains::join(&mut code);
+        Some(code)
     }
     /// The number that a reduction begins with.
     fn identity(&mut self, r: &Reduction, is_int: bool) -> Operand {
@@ -121,11 +136,13 @@ impl<'a> Compiler<'a> {
         match v {
             Value::I(x) => i32::try_from(*x).ok().map(|x| self.uniform(Uniform::Int(x))),
             Value::Load(a) => self.load(a.buffer, &a.index, true),
-            Value::Index(i, t) if is_small(*t) => match [i.stride(self.slots[0])?, i.stride(self.slots[1])?] {
-                _ if *t != DType::I32 => None,
-                [0, 0] => Some(self.uniform(Uniform::IntIndex(i.clone()))),
-                strides => Some(self.ints(IntWork::Ramp(i.clone(), strides), &[])),
-            },
+            Value::Index(i, DType::I32) => {
+                let (i, along) = Along::of(i, self.lanes)?;
+                Some(match along.is_single() {
+                    true => self.uniform(Uniform::IntIndex(i)),
+                    false => self.ints(IntWork::Ramp(i, along), &[]),
+                })
+            }
             Value::Unary(op, t, a) if is_short(*t) => {
                 let a = self.value(a)?;
                 Some(self.ints(IntWork::Test(*op, a), &[a]))
@@ -143,7 +160,8 @@ impl<'a> Compiler<'a> {
                 Some(self.ints(IntWork::Binary(*op, *t, both), &both))
             }
             Value::Cast(from, to, a) if is_short(*from) && is_small(*to) => {
-                let a = self.value(a)?;
+                let ends = [f64::NEG_INFINITY, f64::INFINITY].map(|x| to.saturate(x) as f32);
+                let a = self.value(if to.size() == 1 && *to != DType::Bool { without_limits(a, ends) } else { a })?;
                 Some(self.ints(IntWork::ToInt(*to, a), &[a]))
             }
             Value::Cast(from, to, a) if is_small(*from) && is_small(*to) => {
@@ -219,13 +237,13 @@ impl<'a> Compiler<'a> {
         }
     }
     fn load(&mut self, buffer: usize, index: &Index, is_int: bool) -> Option<Operand> {
-        let place = Place::of(buffer, index, self.slots)?;
+        let place = Place::any(buffer, index, self.lanes)?;
         let form = self.buffers[buffer].form;
         let fits = if is_int { is_int_form(form) } else { form.is_narrow_float() };
         if !fits {
             return None;
         }
-        let single = place.strides == [0, 0];
+        let single = place.along.is_single();
         let at = self.places.iter().position(|p| *p == place).unwrap_or_else(|| {
             self.places.push(place);
             self.places.len() - 1
@@ -240,10 +258,11 @@ impl<'a> Compiler<'a> {
         })
     }
     fn index(&mut self, i: &Index) -> Option<Operand> {
-        match [i.stride(self.slots[0])?, i.stride(self.slots[1])?] {
-            [0, 0] => Some(self.uniform(Uniform::Index(i.clone()))),
-            strides => Some(self.step(Work::Ramp(i.clone(), strides), &[])),
-        }
+        let (i, along) = Along::of(i, self.lanes)?;
+        Some(match along.is_single() {
+            true => self.uniform(Uniform::Index(i)),
+            false => self.step(Work::Ramp(i, along), &[]),
+        })
     }
     fn binary(&mut self, op: BinaryOp, both: [Operand; 2]) -> Operand {
         match both {

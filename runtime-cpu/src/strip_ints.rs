@@ -3,9 +3,9 @@
 use crate::execute::Task;
 use crate::isa::Isa;
 use crate::memory::Span;
-use crate::run_strips::{Lane, Part, filled, lane, lanes, of_int, write_ints};
+use crate::run_strips::{Lane, Part, all, known, lane, of_int, write_ints};
 use crate::strip_bodies as bodies;
-use crate::strip_program::{Code, IntWork, Operand, Strips};
+use crate::strip_program::{Code, IntWork, Strips};
 use crate::tile_memory::StripMemory;
 use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::scalar;
@@ -40,7 +40,8 @@ impl Task<'_> {
             IntWork::Test(op, a) => op.with(Tested { isa, to, a: all(s, 0, *a, n, m) }),
             IntWork::Choose(op, operands) => {
                 let [x, y, a, b] = std::array::from_fn(|i| all(s, i, operands[i], n, m));
-                op.with_comparison::<i32, _>(bodies::Chosen { isa, to, by: [ints(x), ints(y)], from: [a, b] });
+                let by = [ints(x), ints(y)];
+                op.with_comparison::<i32, _>(bodies::Chosen { isa, to, by, limit: None, from: [a, b] });
             }
             IntWork::ToFloat(a) => bodies::floats(isa, to, ints(all(s, 0, *a, n, m))),
             IntWork::ToInt(DType::Bool, a) => {
@@ -57,13 +58,7 @@ impl Task<'_> {
             IntWork::Wrap(t, a) => {
                 bodies::map(isa, |x| t.wrap(i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));
             }
-            IntWork::Ramp(index, strides) => {
-                let first = index.eval(self.scene()) + at[0] as i64 * strides[0] + at[1] as i64 * strides[1];
-                for (row, to) in (0i64..).zip(ints_mut(to).chunks_exact_mut(strip.columns)) {
-                    let first = (first + row * strides[0]) as i32;
-                    (0i32..).zip(to).for_each(|(i, to)| *to = first.wrapping_add(i.wrapping_mul(strides[1] as i32)));
-                }
-            }
+            IntWork::Ramp(index, along) => self.ramp(index, along, at, strip, m, to),
         }
     }
     /// Combines all lanes of a part into its element.
@@ -103,19 +98,6 @@ fn fold(isa: Isa, lanes: &[i32], c: Combiner, sums: &mut [i32; bodies::SUMS]) {
         Combiner::Prod => bodies::fold_ints(isa, i32::wrapping_mul, lanes, sums),
         Combiner::Max => bodies::fold_ints(isa, |a, b| if a > b { a } else { b }, lanes, sums),
         Combiner::Min => bodies::fold_ints(isa, |a, b| if a < b { a } else { b }, lanes, sums),
-    }
-}
-
-/// The lanes of an operand, also where they are all the same.
-fn all<'a>(s: &Strips, i: usize, o: Operand, n: usize, m: &mut StripMemory) -> &'a [f32] {
-    let l = lane(Some(o), m);
-    known(s, i, l, n, m)
-}
-
-fn known<'a>(s: &Strips, i: usize, l: Lane, n: usize, m: &mut StripMemory) -> &'a [f32] {
-    match l {
-        Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
-        at => lanes(at, n),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The parts of a leaf that runs as strips; see `strips`.
 
+use crate::along::Along;
+use crate::chains::Link;
 use crate::index::{Condition, Extent, Index, Slot};
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
@@ -25,24 +27,32 @@ pub(crate) struct Strips {
     pub registers: usize,
     /// All lanes are combined into one element.
     pub fold: Option<(Combiner, DType)>,
+    /// The lanes of each row are, into one of its own.
+    pub by_row: bool,
     /// Where lanes go besides, before they are combined: the next leaf reads them there.
     pub keeps: Option<usize>,
     /// Loops of a reduction that begins where all of them are at 0.
     pub begins: Option<Vec<Slot>>,
 }
 
-/// A place in a buffer with its strides along rows and columns.
+/// A place in a buffer, with what it has more along rows and columns.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Place {
     pub buffer: usize,
     pub index: Index,
-    pub strides: [i64; 2],
+    pub along: Along,
 }
 
 impl Place {
+    /// A place with strides along both.
     pub(crate) fn of(buffer: usize, index: &Index, lanes: [Slot; 2]) -> Option<Place> {
         let strides = [index.stride(lanes[0])?, index.stride(lanes[1])?];
-        Some(Place { buffer, index: index.clone(), strides })
+        Some(Place { buffer, index: index.clone(), along: Along::Even(strides) })
+    }
+    /// Any place that is known before the kernel runs but for where its lanes begin.
+    pub(crate) fn any(buffer: usize, index: &Index, lanes: [Extent; 2]) -> Option<Place> {
+        let (index, along) = Along::of(index, lanes)?;
+        Some(Place { buffer, index, along })
     }
 }
 
@@ -79,8 +89,10 @@ pub(crate) enum Work {
     /// `(c0 * x + c1) * x + ...`.
     Polynomial(Operand, Vec<f32>),
     Choose(BinaryOp, [Operand; 4]),
-    /// The value of an index that moves evenly, and its strides.
-    Ramp(Index, [i64; 2]),
+    /// Steps on the same lanes, one after another.
+    Chain(Operand, Vec<Link<usize>>),
+    /// The value of an index, and how it grows.
+    Ramp(Index, Along),
     Ints(IntWork),
 }
 
@@ -99,7 +111,25 @@ pub(crate) enum IntWork {
     /// Of a float.
     ToInt(DType, Operand),
     Wrap(DType, Operand),
-    Ramp(Index, [i64; 2]),
+    Ramp(Index, Along),
+}
+
+impl Work {
+    pub(crate) fn operands(&self) -> Vec<Operand> {
+        match self {
+            Work::Unary(_, a) | Work::Polynomial(a, _) | Work::Chain(a, _) => vec![*a],
+            Work::Binary(_, all) => all.to_vec(),
+            Work::Choose(_, all) => all.to_vec(),
+            Work::Ramp(..) => vec![],
+            Work::Ints(work) => match work {
+                IntWork::Unary(_, _, a) | IntWork::Test(_, a) | IntWork::ToFloat(a) => vec![*a],
+                IntWork::ToInt(_, a) | IntWork::Wrap(_, a) => vec![*a],
+                IntWork::Binary(_, _, all) | IntWork::Compare(_, all) => all.to_vec(),
+                IntWork::Choose(_, all) => all.to_vec(),
+                IntWork::Ramp(..) => vec![],
+            },
+        }
+    }
 }
 
 /// A step, and the register of its result.
@@ -119,6 +149,8 @@ pub(crate) struct Code {
     pub reads: Vec<usize>,
     /// Places that are operands of steps, or the result.
     pub strips: Vec<usize>,
+    /// Those of them whose elements may be bytes as they lie.
+    pub bytes: Vec<usize>,
     pub registers: usize,
     /// The result is an integer.
     pub is_int: bool,

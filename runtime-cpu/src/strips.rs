@@ -10,6 +10,7 @@
 //!
 //! Leaves that this module does not take (integers, places that no strides describe) go by `execute`.
 
+use crate::along::Along;
 use crate::decoding::Decoding;
 use crate::epilogue::Known;
 use crate::form::Form;
@@ -20,8 +21,10 @@ use crate::strip_program::{Code, Place, Strips};
 use crate::tile_memory::LANES;
 use tensor_ir::dtype::DType;
 
-/// Lanes from which on strips of one row are long enough.
+/// Lanes from which on runs of a reduction are long enough to be combined across.
 const LONG: i64 = 128;
+/// Lanes up to which a strip has several rows.
+const SHORT: i64 = LANES as i64 / 2;
 /// Conditions of a leaf that choose what is computed, at most.
 const MOST_CHOICES: usize = 3;
 
@@ -52,11 +55,14 @@ fn find_each(nodes: &mut [Node], buffers: &[Known]) {
 struct Parts<'l> {
     indices: Vec<&'l Index>,
     conditions: Vec<&'l Condition>,
+    /// The value is an element as it lies.
+    copies: bool,
 }
 
 impl<'l> Parts<'l> {
     fn of(l: &'l Leaf) -> Parts<'l> {
-        let mut all = Parts { indices: vec![&l.store.index], conditions: l.guards.iter().collect() };
+        let copies = l.reduce.is_none() && matches!(l.value, Value::Load(_));
+        let mut all = Parts { indices: vec![&l.store.index], conditions: l.guards.iter().collect(), copies };
         l.lets.iter().chain([&l.value]).for_each(|v| all.add(v));
         all
     }
@@ -75,6 +81,12 @@ impl<'l> Parts<'l> {
         let free = !self.conditions.iter().any(|c| c.index.uses(outer.slot) || c.index.uses(inner.slot));
         free && self.indices.iter().all(|i| both(i).is_some_and(|(o, n)| o == n * inner.count))
     }
+    /// True if no condition is on both loops, but on rows or on columns; and if rows lie where no element of a buffer
+    /// says.
+    fn are_apart(&self, rows: &Extent, columns: &Extent) -> bool {
+        let found = self.indices.iter().any(|i| i.reads_with(rows.slot));
+        !found && !self.conditions.iter().any(|c| [rows, columns].iter().all(|e| c.index.uses(e.slot)))
+    }
     /// True if something lies next to itself along `rows` that is far apart along the columns.
     fn is_transposed(&self, rows: &Extent, columns: &Extent) -> bool {
         let apart = |i: &&Index| i.stride(columns.slot).is_some_and(|s| s.abs() > 1);
@@ -85,7 +97,7 @@ impl<'l> Parts<'l> {
 impl Strips {
     pub(crate) fn of(l: &Leaf, buffers: &[Known]) -> Option<Strips> {
         let all = Parts::of(l);
-        let Nest { loops, rows, columns, transposes, across } = Nest::of(l, &all);
+        let Nest { loops, rows, columns, transposes, across, by_row } = Nest::of(l, &all);
         let slots = [rows.slot, columns.slot];
         let alone = |c: &&Condition| {
             let both = slots.map(|s| c.index.stride(s));
@@ -102,7 +114,7 @@ impl Strips {
             l.lets.iter().chain([&l.value]).for_each(|v| v.conditions_on(of, other, &mut list));
             list
         });
-        let mut c = Compiler::new(slots, buffers);
+        let mut c = Compiler::new([rows, columns], buffers);
         l.lets.iter().chain([&l.value]).for_each(|v| c.find_choices(v));
         if c.choices.len() > MOST_CHOICES {
             return None;
@@ -115,7 +127,7 @@ impl Strips {
         let combined = l.reduce.as_ref().filter(|_| !across);
         let cases = (1 << c.choices.len()) * if combined.is_some() { 2 } else { 1 };
         let codes = (0..cases).map(|bits| c.code(l, combined, bits)).collect::<Option<Vec<Code>>>()?;
-        if codes.iter().any(|c| c.is_int == form.is_narrow_float() || c.is_int && form == Form::F64) {
+        if codes.iter().any(|c| form != Form::I64 && c.is_int == form.is_narrow_float()) {
             return None;
         }
         let registers = codes.iter().map(|c| c.registers).max()?;
@@ -134,6 +146,7 @@ impl Strips {
             codes,
             registers,
             fold,
+            by_row,
             keeps: None,
             begins,
         })
@@ -159,19 +172,28 @@ fn reads_alike(l: &Leaf, store: &Place) -> bool {
 /// for k { y[k] = exp(x[k] - m); s += y[k] }   for i { y[i] = y[i] / s }
 /// ```
 fn keep(a: &mut Leaf, b: &mut Leaf, buffers: &[Known]) -> Option<()> {
-    let one = |l: &Leaf| l.loops.is_empty() && l.rows.count == 1 && l.lets.is_empty() && l.guards.is_empty();
-    let plain = one(a) && one(b) && a.columns.count == b.columns.count && b.reduce.is_none() && !b.reads_own;
+    let one = |l: &Leaf| l.lets.is_empty() && l.guards.is_empty();
+    let (from, to) = (a.several(), b.several());
+    let alike = from.len() == to.len() && from.iter().zip(&to).all(|(a, b)| a.count == b.count);
+    let plain = one(a) && one(b) && alike && b.reduce.is_none() && !b.reads_own;
     if !plain || !a.value.is_costly() || buffers[b.store.buffer].form != Form::F32 {
         return None;
     }
-    let [from, to] = [a.columns.slot, b.columns.slot];
-    let (mut value, there) = (b.value.clone(), a.value.with_variable(from, to)?);
-    if !value.replace(&there, &Value::Load(b.store.clone())) || !value.reads_alone(b.store.buffer, to) {
+    let (mut value, mut there, mut index) = (b.value.clone(), a.value.clone(), b.store.index.clone());
+    for (from, to) in from.iter().zip(&to) {
+        (there, index) = (there.with_variable(from.slot, to.slot)?, index.with_variable(to.slot, from.slot)?);
+    }
+    let last = to.last()?.slot;
+    if !value.replace(&there, &Value::Load(b.store.clone())) || !value.reads_alone(b.store.buffer, last) {
         return None;
     }
     let own = a.strips.as_mut().filter(|s| s.fold.is_some() && s.codes.len() == 1 && !s.codes[0].is_int)?;
-    let place = Place::of(b.store.buffer, &b.store.index.with_variable(to, from)?, [own.rows.slot, own.columns.slot])?;
-    if place.strides[1] != 1 {
+    let rows = if own.by_row { 1 } else { 0 };
+    if own.loops.len() + rows + 1 != from.len() || own.columns.slot != from.last()?.slot {
+        return None;
+    }
+    let place = Place::of(b.store.buffer, &index, [own.rows.slot, own.columns.slot])?;
+    if !matches!(place.along, Along::Even([_, 1])) {
         return None;
     }
     let mut changed = b.clone();
@@ -191,13 +213,13 @@ struct Nest {
     transposes: bool,
     /// The lanes belong to a reduction and are combined into one element.
     across: bool,
+    /// The rows do not belong to it: each has an element of its own.
+    by_row: bool,
 }
 
 impl Nest {
     fn of(l: &Leaf, all: &Parts<'_>) -> Nest {
-        let mut loops: Vec<Extent> = l.loops.clone();
-        loops.extend([l.rows, l.columns]);
-        loops.retain(|e| e.count > 1);
+        let loops = l.several();
         if l.reduce.is_none() {
             return Nest::of_lanes(loops, all, |_| true);
         }
@@ -212,15 +234,27 @@ impl Nest {
         // to each other where the lanes do not, across.
         let chosen = is_across && (long || across.columns.count >= lanes.columns.count);
         match chosen || long && even(&across) && !even(&lanes) {
-            true => Nest { across: true, ..across },
+            true => across.with_results(l, all),
             false => lanes,
         }
+    }
+    /// Lanes of a reduction with the innermost loop of its results as rows, where it leaves rows free.
+    fn with_results(mut self, l: &Leaf, all: &Parts<'_>) -> Nest {
+        self.across = true;
+        let is_float = l.reduce.as_ref().is_some_and(|r| r.dtype.is_float());
+        if is_float
+            && self.rows.count == 1
+            && let Some(last) = self.loops.pop_if(|e| l.store.index.uses(e.slot) && all.are_apart(e, &self.columns))
+        {
+            (self.rows, self.by_row) = (last, true);
+        }
+        self
     }
     /// Takes the last loops that may be lanes; loops of a reduction may be elsewhere in the nest: each element has them
     /// in their order.
     fn of_lanes(mut loops: Vec<Extent>, all: &Parts<'_>, is_lane: impl Fn(&Extent) -> bool) -> Nest {
         let one = Extent { slot: usize::MAX, count: 1 };
-        let mut nest = Nest { loops: vec![], rows: one, columns: one, transposes: false, across: false };
+        let mut nest = Nest { loops: vec![], rows: one, columns: one, transposes: false, across: false, by_row: false };
         let last = |loops: &[Extent], rest: &dyn Fn(&Extent) -> bool| {
             loops.iter().rposition(&is_lane).filter(|&i| rest(&loops[i]))
         };
@@ -231,14 +265,12 @@ impl Nest {
             nest.columns.count *= loops.remove(at).count;
         }
         let transposed = |e: &Extent| is_lane(e) && all.is_transposed(e, &nest.columns);
-        // A condition is on rows or on columns.
-        let apart =
-            |e: &Extent| !all.conditions.iter().any(|c| [e, &nest.columns].iter().all(|e| c.index.uses(e.slot)));
+        let apart = |e: &Extent| all.are_apart(e, &nest.columns);
         // A part of each row that conditions cut costs as much as a strip.
         let cut = all.conditions.iter().any(|c| c.index.uses(nest.columns.slot));
         if let Some(at) = loops.iter().rposition(transposed) {
             (nest.rows, nest.transposes) = (loops.remove(at), true);
-        } else if (nest.columns.count < LONG || cut && nest.columns.count < LANES as i64)
+        } else if (all.copies || nest.columns.count <= SHORT || cut && nest.columns.count < LANES as i64)
             && let Some(at) = last(&loops, &apart)
         {
             nest.rows = loops.remove(at);

@@ -126,7 +126,8 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
                 HALVES => rows!($body, $vectors, HALVES, true, $($few)*),
                 PAIRS => rows!($body, $vectors, PAIRS, true, $($few)*),
                 SCALED => rows!($body, $vectors, SCALED, true, $($few)*),
-                LANE_WORDS => rows!($body, $vectors, LANE_WORDS, true, $($few)*),
+                LANE_WORDS if t.table.is_empty() => rows!($body, $vectors, LANE_WORDS, true, $($few)*),
+                LANE_WORDS => rows!($body, $vectors, LANE_WORDS, false, $($few)*),
                 SUM => rows!($body, $vectors, SUM, true, $($few)*),
                 MAX => rows!($body, $vectors, MAX, true, $($few)*),
                 MIN => rows!($body, $vectors, MIN, true, $($few)*),
@@ -229,7 +230,7 @@ macro_rules! body {
                         if !EVEN {
                             let first = t.table.as_ptr().add(n * t.table_rows + row);
                             for i in 0..R {
-                                rows[i] = *first.add(i);
+                                rows[i] = first.add(i).read().wrapping_add(across);
                             }
                         }
                         for _ in 0..t.depth {

@@ -1,7 +1,9 @@
 //! Memory of a thread for the tiles and strips that it runs one after another.
 
+use crate::chains::Link;
 use crate::copied::{Copied, Kept};
 use crate::memory::Line;
+use crate::run_strips::Lane;
 use crate::tile::Step;
 
 /// Memory for what is found of a tile, used again.
@@ -37,6 +39,9 @@ pub(crate) struct TileMemory {
 
 /// Lanes of a register.
 pub(crate) const LANES: usize = 512;
+/// From one register to the next: an odd number of lines of the cache, so that a lane of several registers shares no
+/// set of it.
+pub(crate) const PITCH: usize = LANES + 48;
 
 /// Memory of strips.
 #[derive(Default)]
@@ -45,14 +50,22 @@ pub(crate) struct StripMemory {
     pub uniforms: Vec<f32>,
     /// Integers that are longer or shorter where they lie.
     pub wide: Vec<i64>,
+    /// The first row and column of the part at work.
+    pub origin: [usize; 2],
     /// Places of a leaf: where they begin, by their number.
     pub first: Vec<i64>,
     /// Where the lanes of places are in the strip at work.
-    pub lanes: Vec<*const f32>,
+    pub lanes: Vec<Lane>,
+    /// Places whose lanes are bytes as they lie, and whether these have a sign.
+    pub bytes: Vec<Option<bool>>,
+    /// The chain at work.
+    pub links: Vec<Link<f32>>,
+    /// The element of each row that its lanes are combined into.
+    pub folded: Vec<f32>,
 }
 
 impl StripMemory {
     pub(crate) fn register(&mut self, n: usize) -> *mut f32 {
-        self.registers.as_mut_ptr().cast::<f32>().wrapping_add(n * LANES)
+        self.registers.as_mut_ptr().cast::<f32>().wrapping_add(n * PITCH)
     }
 }

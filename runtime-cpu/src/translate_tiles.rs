@@ -217,6 +217,10 @@ impl Translator<'_> {
         });
         let (outer, inner) = loops.split_at(loops.len() - taps.count());
         let Some((depth, taps)) = sides.depth(inner, &plain, &clamps) else { return Ok(None) };
+        let padded_sum = sides.padding.filter(|_| r.combiner == Combiner::Sum);
+        if padded_sum.is_some() && depth.count > 1 {
+            return Ok(None);
+        }
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
@@ -236,7 +240,8 @@ impl Translator<'_> {
             acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
             acc_row: step(rows, store),
             column: columns.slot,
-            padding: sides.padding,
+            padding: sides.padding.filter(|_| padded_sum.is_none()),
+            integer_padding: padded_sum.map_or(0, |x| x as i64),
             row_stride: Some(step(rows, &plain)),
             left_stride: step(depth, &plain),
             right_row: right.map_or(0, |r| step(rows, r)),
@@ -275,9 +280,9 @@ impl Translator<'_> {
         };
         let nothing = nothing(combiner);
         let operand = |e: &Expr| {
-            // A sum leaves its padding out; an extremum also takes another number.
-            let fits =
-                |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || alone != Kind::Sum;
+            // A sum leaves its padding out; an extremum also takes another number, and so does a product of integers.
+            let free = alone != Kind::Sum || sums == DType::I32;
+            let fits = |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || free;
             Ok::<_, String>(self.operand(e, sums, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
@@ -302,6 +307,11 @@ impl Translator<'_> {
             (1, Some(right)) if right.step == 1 => (Kind::Lanes, left, Some(right)),
             _ => return Ok(None),
         };
+        // The other operand of a product is not in the padding then.
+        let right_padded = right.as_ref().is_some_and(|r| !r.conditions.is_empty() || !r.across.is_empty());
+        if padding.is_some() && alone == Kind::Sum && right_padded {
+            return Ok(None);
+        }
         // A copy has every tap of the right operand, those in the padding too.
         if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
             return Ok(None);
@@ -321,7 +331,9 @@ impl Translator<'_> {
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
-        let padding = if sums == DType::I32 { o.row_padding().map(|x| x as f64) } else { o.float_padding() };
+        let exact = |x: &i64| *x as f32 as i64 == *x;
+        let padding =
+            if sums == DType::I32 { o.row_padding().filter(exact).map(|x| x as f64) } else { o.float_padding() };
         let Some(padding) = padding else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
         let held = self.ix.place(o.buffer, o.indices)?;

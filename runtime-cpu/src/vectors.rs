@@ -94,6 +94,27 @@ vectors! {
         fn first(n: u32) -> Mask {
             ((1u32 << n.min(16)) - 1) as Mask
         }
+        /// Bytes as numbers.
+        ///
+        /// # Safety
+        /// A vector of bytes is readable.
+        #[target_feature(enable = "avx512f,avx512bw")]
+        #[inline]
+        pub unsafe fn load_bytes(signed: bool, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            let all = unsafe { _mm_loadu_si128(from.cast()) };
+            _mm512_cvtepi32_ps(if signed { _mm512_cvtepi8_epi32(all) } else { _mm512_cvtepu8_epi32(all) })
+        }
+        /// The low bytes of integers.
+        ///
+        /// # Safety
+        /// A vector of bytes is writable.
+        #[target_feature(enable = "avx512f,avx512bw")]
+        #[inline]
+        pub unsafe fn store_bytes(to: *mut u8, v: Vector) {
+            // SAFETY: as said.
+            unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(bits(v))) };
+        }
     }
     {
         fma(a, b, c) = _mm512_fmadd_ps(a, b, c);
@@ -152,6 +173,29 @@ vectors! {
         fn lanes(n: usize) -> __m256i {
             _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
         }
+        /// Bytes as numbers.
+        ///
+        /// # Safety
+        /// A vector of bytes is readable.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline]
+        pub unsafe fn load_bytes(signed: bool, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            let all = unsafe { _mm_loadl_epi64(from.cast()) };
+            _mm256_cvtepi32_ps(if signed { _mm256_cvtepi8_epi32(all) } else { _mm256_cvtepu8_epi32(all) })
+        }
+        /// The low bytes of integers.
+        ///
+        /// # Safety
+        /// A vector of bytes is writable.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline]
+        pub unsafe fn store_bytes(to: *mut u8, v: Vector) {
+            let low = _mm256_and_si256(bits(v), _mm256_set1_epi32(255));
+            let pairs = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low));
+            // SAFETY: as said.
+            unsafe { _mm_storel_epi64(to.cast(), _mm_packus_epi16(pairs, pairs)) };
+        }
     }
     {
         fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
@@ -205,6 +249,30 @@ vectors! {
         use std::arch::aarch64::*;
         use {vreinterpretq_f32_s32 as words, vreinterpretq_s32_f32 as bits};
 
+        /// Bytes as numbers.
+        ///
+        /// # Safety
+        /// A vector of bytes is readable.
+        #[target_feature(enable = "neon")]
+        #[inline]
+        pub unsafe fn load_bytes(signed: bool, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            unsafe { vld1q_f32(super::numbers::<LANES>(signed, from).as_ptr()) }
+        }
+        /// The low bytes of integers.
+        ///
+        /// # Safety
+        /// A vector of bytes is writable.
+        #[target_feature(enable = "neon")]
+        #[inline]
+        pub unsafe fn store_bytes(to: *mut u8, v: Vector) {
+            let mut all = [0.0; LANES];
+            // SAFETY: as said.
+            unsafe {
+                vst1q_f32(all.as_mut_ptr(), v);
+                super::store_low(to, all);
+            }
+        }
         /// # Safety
         /// `m` elements, at most 4, are writable.
         #[target_feature(enable = "neon")]
@@ -272,6 +340,7 @@ vectors! {
         fn words(x: i32) -> f32 {
             f32::from_bits(x as u32)
         }
+        pub use super::{numbers as load_bytes, store_low as store_bytes};
     }
     {
         fma(a, b, c) = each(|i| a[i] * b[i] + c[i]);
@@ -315,6 +384,27 @@ pub(crate) fn prefetch(at: *const f32, n: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (at, n);
+}
+
+/// Bytes as numbers.
+///
+/// # Safety
+/// `N` bytes are readable.
+#[inline]
+pub unsafe fn numbers<const N: usize>(signed: bool, from: *const u8) -> [f32; N] {
+    // SAFETY: as said.
+    let all = unsafe { from.cast::<[u8; N]>().read() };
+    all.map(|x| if signed { f32::from(x as i8) } else { f32::from(x) })
+}
+
+/// Stores the low bytes of integers.
+///
+/// # Safety
+/// `N` bytes are writable.
+#[inline]
+pub unsafe fn store_low<const N: usize>(to: *mut u8, v: [f32; N]) {
+    // SAFETY: as said.
+    unsafe { to.cast::<[u8; N]>().write(v.map(|x| x.to_bits() as u8)) };
 }
 
 /// `n` elements and zeros.

@@ -236,11 +236,16 @@ impl Op for AveragePool {
         let sum = scan.reduce(cx, "sum", Combiner::Sum, (0.0, acc), |_, _, x| x.cast(out.dtype, acc));
         let mean = cx.compute("", &out.shape, out.dtype, |o| {
             let steps = self.layout.spatial(o);
-            let count = (0..steps.len()).fold(Int::new(1), |n, d| n * self.count(&scan, d, &steps[d]));
+            let counts = (0..steps.len()).map(|d| self.count(&scan, d, &steps[d]));
+            let (fixed, open): (Vec<Int>, Vec<Int>) = counts.partition(|n| n.as_const().is_some());
+            let fixed = fixed.iter().filter_map(Int::as_const).product::<i64>();
             let sum = Expr::load(sum, o.to_vec());
-            let mean = match count.as_const() {
-                Some(n) => sum * Expr::constant(1.0 / n as f64, acc),
-                None => sum / Expr::Index(count, acc),
+            // A product of numbers by axis, not of an index: each of them differs along one axis alone.
+            let count = open.into_iter().map(|n| Expr::Index(n, acc)).reduce(|a, b| a * b);
+            let mean = match count {
+                None => sum * Expr::constant(1.0 / fixed as f64, acc),
+                Some(count) if fixed == 1 => sum / count,
+                Some(count) => sum / (count * Expr::constant(fixed as f64, acc)),
             };
             mean.cast(acc, out.dtype)
         });

@@ -109,16 +109,16 @@ pub(in crate::schedule) fn lane_kernel(
     vec![c.kernel(out)]
 }
 
-/// The kernel whose tasks compute one of `rows` rows each: every reduction of the function along it, then `output`.
-pub(in crate::schedule) fn row_task_kernel(stages: &Stages<'_>, output: Name, rows: f64) -> Vec<KernelEstimate> {
+/// The kernel of so many tasks that compute rows: every reduction of the function along them, then `output`.
+pub(in crate::schedule) fn row_task_kernel(stages: &Stages<'_>, output: Name, tasks: f64) -> Vec<KernelEstimate> {
     let Some((_, out)) = positions(stages, output, output) else { return vec![] };
     let reductions = (0..stages.list.len()).filter(|s| stages.list[*s].block.reduce.is_some());
-    let mut c = Counter::new(stages, rows);
+    let mut c = Counter::new(stages, tasks);
     for r in reductions {
         let along = innermost(&stages.loops(r).1);
-        c.leaf(r, rows, along);
+        c.leaf(r, tasks, along);
     }
-    c.leaf(out, rows, None);
+    c.leaf(out, tasks, None);
     vec![c.kernel(out)]
 }
 

@@ -129,6 +129,13 @@ fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
             None => inner.push(part),
         }
     }
+    if let Some(n) =
+        outer.last().filter(|_| kept > 0 && unit.reduce.is_none() && transposed_loop(view, unit, kept).is_none())
+    {
+        let more = more_rows(*n, inner.iter().product(), tasks as i64, i64::from(view.profile.cores));
+        tasks /= more as f64;
+        inner.insert(0, more);
+    }
     inner.retain(|n| *n > 1);
     Some(LaneTasks { tasks, inner, across })
 }
@@ -165,6 +172,13 @@ fn kept_alone(extents: &[i64], cores: i64, mut inner: usize) -> usize {
         inner += 1;
     }
     inner
+}
+
+/// Iterations of the loop around so many lanes that a task keeps too, of the `n` that it has: tasks as long as runs of
+/// lanes may be, where enough are left.
+fn more_rows(n: i64, lanes: i64, tasks: i64, cores: i64) -> i64 {
+    let fits = |d: &i64| n % d == 0 && lanes.saturating_mul(*d) <= MOST && tasks / d >= cores * TASKS_OF_CORE;
+    (1..=n.min(MOST)).rev().find(fits).unwrap_or(1)
 }
 
 /// Results of a product that differ in constants alone, lane by lane: they read the same elements.
@@ -311,8 +325,18 @@ fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, kept: i64) -> Result<Name, D
         outer.retain(|v| *v != at.var);
         outer.push(parts[0]);
     }
-    if let Some(kept) = transposed(&sketch.view(), unit, &loops, &outer) {
-        keep_rows(sketch, kept, &mut outer)?;
+    match (transposed(&sketch.view(), unit, &loops, &outer), outer.last().copied()) {
+        (Some(kept), _) => keep_rows(sketch, kept, LINE, &mut outer)?,
+        (None, Some(last)) if unit.reduce.is_none() && inner > 0 && loops.len() > inner => {
+            let extents = outer.iter().map(|v| sketch.extent_of(*v).unwrap_or(1));
+            let (tasks, own) = (extents.product(), sketch.extent_of(last).unwrap_or(1));
+            let inside = loops[loops.len() - inner..].iter().map(|l| l.extent.as_const().unwrap_or(MOST));
+            let more = more_rows(own, inside.product(), tasks, i64::from(sketch.profile.cores));
+            if more > 1 {
+                keep_rows(sketch, last, more, &mut outer)?;
+            }
+        }
+        _ => {}
     }
     let task = sketch.fuse(&outer, Name::new(&format!("{block}_t")))?;
     sketch.bind(task, Axis::GroupX)?;
@@ -329,9 +353,16 @@ fn transposed(view: &View<'_>, unit: &Unit, loops: &[LoopHead], outer: &[Name]) 
     outer.iter().copied().find(|v| unit.reduce.is_none() && *v != inner && large(*v) && turned(*v))
 }
 
-/// Keeps rows of a transpose in a task: these are read together, as they share lines of the cache.
-fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, outer: &mut [Name]) -> Result<(), Decline> {
-    let parts = sketch.split(rows, &[0, LINE], &["o", "i"])?;
+/// The same of a unit whose tasks keep so many inner loops.
+fn transposed_loop(view: &View<'_>, unit: &Unit, kept: i64) -> Option<Name> {
+    let loops = loops(view, unit).ok()?;
+    let outer: Vec<Name> = loops[..loops.len().saturating_sub(kept as usize)].iter().map(|l| l.var).collect();
+    transposed(view, unit, &loops, &outer)
+}
+
+/// Keeps so many rows in a task. Those of a transpose are read together, as they share lines of the cache.
+fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, count: i64, outer: &mut [Name]) -> Result<(), Decline> {
+    let parts = sketch.split(rows, &[0, count], &["o", "i"])?;
     outer.iter_mut().filter(|v| **v == rows).for_each(|v| *v = parts[0]);
     let order: Vec<Name> = outer.iter().copied().chain([parts[1]]).collect();
     sketch.reorder(&order)?;

@@ -1,5 +1,5 @@
-//! Softmax, log-softmax and normalisations on a processor: a task computes a row. Its reductions run one after another
-//! along the row, which stays in the first cache, then the row is written.
+//! Softmax, log-softmax and normalisations on a processor: a task computes a row, or a few short ones. Their reductions
+//! run one after another along the rows, which stay in the first cache, then the rows are written.
 //!
 //! ```text
 //! kernel max { for i { for k { m[i] max= x[i, k] } } }     kernel y { for i as a task {
@@ -38,25 +38,38 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
     Ok(vec![Candidate::new(NoChoice {})])
 }
 
-/// The kernel whose tasks compute a row each.
+/// Elements of the rows of a task, at most, where it has several; and tasks for each core that are left, at least.
+const TOGETHER: i64 = 1 << 12;
+const TASKS_OF_CORE: i64 = 8;
+
+/// Rows of a task, of `count` rows of `length` elements.
+fn rows_of_task(count: i64, length: i64, cores: i64) -> i64 {
+    let fits = |d: &i64| count % d == 0 && count / d >= cores * TASKS_OF_CORE;
+    (1..=TOGETHER / length.max(1)).rev().find(fits).unwrap_or(1)
+}
+
+/// The kernel whose tasks compute a few rows each.
 pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Ok(Grouped { f, rows }) = &*known else { return vec![] };
-    row_task_kernel(view.with(f).stages(), rows.output, rows.count as f64)
+    let tasks = rows.count / rows_of_task(rows.count, rows.length, i64::from(view.profile.cores));
+    row_task_kernel(view.with(f).stages(), rows.output, tasks as f64)
 }
 
-/// Makes a task of each row, and moves the reductions into it.
+/// Makes tasks of rows, and moves the reductions into it.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     splits_of(&sketch.view(), unit.output)?.into_iter().try_for_each(|s| sketch.apply(s))?;
     let rows = find_rows(&sketch.view(), unit.output)?;
     let order: Vec<Name> = rows.row.iter().chain(&rows.inner).copied().collect();
     sketch.reorder(&order)?;
-    let task = sketch.fuse(&rows.row, Name::new(&format!("{}_row", rows.output)))?;
+    let row = sketch.fuse(&rows.row, Name::new(&format!("{}_row", rows.output)))?;
+    let together = rows_of_task(rows.count, rows.length, i64::from(sketch.profile.cores));
+    let task = if together > 1 { sketch.split(row, &[0, together], &["o", "i"])?[0] } else { row };
     sketch.bind(task, Axis::GroupX)?;
     // Last first: each moves before what reads it.
     for &reduction in rows.reductions.iter().rev() {
         sketch.apply(ComputeAt { block: reduction, at: task, scope: LocalScope::Register })?;
-        if let Some(first) = sketch.f.reduction_loops(reduction).first().copied() {
+        if let Some(first) = sketch.inside(reduction, task)?.first().copied() {
             sketch.apply(DecomposeReduction { block: reduction, at: first })?;
         }
     }
