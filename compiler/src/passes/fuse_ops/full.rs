@@ -8,6 +8,7 @@ mod multi_output;
 mod permuted_store;
 mod pooling_epilogue;
 mod prologue;
+mod reduction_chain;
 mod reduction_epilogue;
 mod row_chain;
 
@@ -72,6 +73,11 @@ pub static FUSION_RULES: Table<FusionRule> = Table::new(&[
         name: attention::RULE,
         looks_for: "a product, a softmax of its rows and a product of that",
         apply: attention::apply,
+    },
+    FusionRule {
+        name: reduction_chain::RULE,
+        looks_for: "a short reduction or product of one row, and one of its results",
+        apply: reduction_chain::apply,
     },
     FusionRule {
         name: multi_output::RULE,

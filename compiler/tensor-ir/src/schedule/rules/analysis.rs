@@ -9,20 +9,20 @@ use crate::schedule::tiles::{innermost, window_index};
 use crate::tir::analysis::operands::{factors, without_casts};
 use crate::tir::{Block, BufferId, Combiner, Expr, TensorFunction};
 
-/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too,
-/// it is the unit's own. `None` for any other function.
+/// The unit of a function as a whole: one block, the last, writes its result, and there are reductions. Where that is a
+/// reduction too, it is the unit's own. `None` for any other function.
 pub(super) fn whole_unit(view: &View<'_>) -> Option<Unit> {
     let f = view.f;
     let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
         f.body.blocks().into_iter().partition(|b| b.reduce.is_some());
+    let writes = |b: &Block| f.outputs().any(|o| o == b.buffer);
     let (output, reduce) = match (computed.as_slice(), reductions.as_slice()) {
-        ([output], [_, ..]) => (output, None),
-        ([], [_, .., last]) => (last, Some(last.name)),
+        ([.., output], [_, ..]) if writes(output) => (output, None),
+        (_, [_, .., last]) => (last, Some(last.name)),
         _ => return None,
     };
-    let is_result = f.outputs().any(|o| o == output.buffer);
     let work = iterations(view, output.name);
-    is_result.then_some(Unit { reduce, window: None, output: output.name, work })
+    writes(output).then_some(Unit { reduce, window: None, output: output.name, work })
 }
 
 /// Iterations around a block, where they are constant.

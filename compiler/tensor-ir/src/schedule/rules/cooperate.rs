@@ -309,6 +309,20 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
     combine_parts(sketch, block, parts[1], team)
 }
 
+/// Lets one thread reduce `block` in a register, in vectors where memory allows. `own` is the thread's innermost loop
+/// over its results.
+pub(super) fn reduce_alone(sketch: &mut Sketch<'_>, block: Name, own: Name) -> Result<(), Decline> {
+    let loops = sketch.inside(block, own)?;
+    let [_, ..] = loops.as_slice() else { return Ok(()) };
+    let all = sketch.fuse(&loops, Name::new(&format!("{block}_all")))?;
+    let vector = split_vectors(sketch, block, all, true)?;
+    accumulate(sketch, block, vector.map_or(all, |v| v.0))?;
+    match vector {
+        Some((at, lane)) => stage_vectors(sketch, block, at, lane),
+        None => Ok(()),
+    }
+}
+
 /// Combines the partial results that the threads of `team` have, the iterations of the reduction's loop `rest`.
 pub(super) fn combine_parts(sketch: &mut Sketch<'_>, block: Name, mut rest: Name, team: Team) -> Result<(), Decline> {
     let Team { at, threads, axis, how } = team;

@@ -43,12 +43,12 @@ pub(super) fn rules_for(target: ScheduleTarget<'_>, script: &Script, unit: &Unit
 
 /// Rules are asked for by name, and all of them take units rather than whole functions.
 pub(super) fn asks_for_units(options: &ScheduleOptions) -> bool {
-    !options.rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && options.asks_for(r.name))
+    !options.rules.is_empty() && !all().any(|r| r.takes.whole() && options.asks_for(r.name))
 }
 
 /// What may become of a function that a rule takes as a whole.
 pub(super) fn function_domain(target: ScheduleTarget<'_>) -> Vec<String> {
-    let rules = in_order(target).filter(|r| r.takes == Takes::Functions);
+    let rules = in_order(target).filter(|r| r.takes.whole());
     rules.map(|r| r.name).chain([APART]).map(String::from).collect()
 }
 
@@ -63,7 +63,7 @@ impl Rule {
         sketch.asked = by_name;
         sketch.unit = unit.name();
         let (point, domain) = match self.takes {
-            Takes::Functions => (FUNCTION, function_domain(sketch.target)),
+            Takes::Functions | Takes::Chains => (FUNCTION, function_domain(sketch.target)),
             _ => (RULE, rule_domain(sketch.target, unit)),
         };
         sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);

@@ -52,6 +52,7 @@ mod partition;
 mod pooling;
 mod pooling_loops;
 mod predict;
+mod reduction_chain;
 mod reduction_threads;
 #[cfg(test)]
 mod row_price_tests;
@@ -116,8 +117,10 @@ pub struct Scheduled {
 /// The kind of units that a rule takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
-    /// A function as a whole.
+    /// A function as a whole: one block behind reductions.
     Functions,
+    /// A function as a whole, also with blocks between its reductions.
+    Chains,
     /// Reductions, with the blocks that consume them.
     Reductions,
     /// Compute blocks alone.
@@ -127,10 +130,14 @@ pub enum Takes {
 }
 
 impl Takes {
+    /// Whether it is functions rather than units.
+    fn whole(self) -> bool {
+        matches!(self, Takes::Functions | Takes::Chains)
+    }
     /// Whether a unit is of this kind.
     fn fits(self, unit: &Unit) -> bool {
         match self {
-            Takes::Functions => false,
+            Takes::Functions | Takes::Chains => false,
             Takes::Reductions => unit.reduce.is_some(),
             Takes::Blocks => unit.reduce.is_none(),
             Takes::Units => true,
@@ -193,6 +200,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     rule!("transform", Devices, Functions, false, transform),
     rule!("attention", Devices, Functions, false, attention),
     rule!("rows", Devices, Functions, false, rows),
+    rule!("reduction-chain", Devices, Chains, false, reduction_chain),
     rule!("matmul-matrix", Devices, Reductions, true, matmul_matrix),
     rule!("matmul-dot", Devices, Reductions, true, matmul_dot),
     rule!("matmul-subgroup", Devices, Reductions, true, matmul_subgroup),

@@ -165,7 +165,9 @@ pub fn price_as_scheduled(
 /// The candidates of the rules for functions as a whole; of one rule where that is wished for.
 pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str>) -> Picks {
     let admits = |r: &Rule| wish.is_none_or(|n| n == r.name) && sketch.script.admits(unit.name(), r.name);
-    let rules = in_order(sketch.target).filter(|r| r.takes == Takes::Functions && admits(r));
+    let one = sketch.f.body.blocks().iter().all(|b| b.reduce.is_some() || b.name == unit.output);
+    let takes = |r: &Rule| r.takes == Takes::Chains || r.takes == Takes::Functions && one;
+    let rules = in_order(sketch.target).filter(|r| takes(r) && admits(r));
     let of = |rule| Asked { rule, by_name: wish.is_some() || sketch.target.options.asks_for(rule.name) };
     Picks::of(&sketch.view(), unit, &rules.map(of).collect::<Vec<_>>(), sketch.script)
 }
