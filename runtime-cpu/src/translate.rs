@@ -27,7 +27,11 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     let blocks = body.blocks();
     let known = |id: BufferId, b: &Buffer| {
         let own_blocks = || blocks.iter().filter(|block| block.accesses(id)).count();
-        Known { form: Form::of(b.dtype, b.encoding, b.scope), own_blocks: (b.scope != Scope::Global).then(own_blocks) }
+        Known {
+            form: Form::of(b.dtype, b.encoding, b.scope),
+            own_blocks: (b.scope != Scope::Global).then(own_blocks),
+            written: blocks.iter().any(|block| block.buffer == id),
+        }
     };
     let buffers = f.buffers.iter().map(|(id, b)| known(id, b)).collect();
     let mut t = Translator { f, ix, buffers, groups: Default::default() };
