@@ -34,6 +34,8 @@ pub(crate) struct Decoding {
     pub zero: Factor,
     pub scale: Factor,
     pub to: Place,
+    /// The left operand of the tile that decodes does not change while the kernel runs.
+    pub steady_left: bool,
 }
 
 /// Memory of a thread for zero points, for scales, and for a left operand that is no f32.

@@ -12,6 +12,8 @@ pub(crate) struct Known {
     pub form: Form,
     /// Blocks that access it, if it is the task's own memory.
     pub own_blocks: Option<usize>,
+    /// The kernel stores to it.
+    pub written: bool,
 }
 
 /// Adds a node to a list; a tile takes the leaf before it that sets its sums, and the leaf after it that reads them.

@@ -7,6 +7,7 @@ use crate::lanes::{CHUNK, Free, Lanes};
 pub(crate) use crate::memory::Line;
 use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
+use crate::row_bytes::RowBytes;
 use crate::runs;
 use crate::team::Team;
 use crate::tile_memory::{StripMemory, TileMemory};
@@ -29,6 +30,8 @@ pub(crate) struct Own {
     run: u64,
     pub strips: StripMemory,
     pub factors: Factors,
+    /// The left rows of the tile that decoded last.
+    pub rows: RowBytes,
 }
 
 thread_local! {
@@ -94,6 +97,7 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, (run, tasks): 
         }
         if std::mem::replace(&mut own.run, run) != run {
             own.tile.iter_mut().for_each(|m| m.right.forget());
+            own.rows.forget();
         }
         let env = vec![0; program.slots];
         let mut t = Task { views: &views, env, isa, own, lets: vec![] };

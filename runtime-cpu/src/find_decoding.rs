@@ -71,15 +71,19 @@ impl Decoding {
             }
         };
         let fits = next(&packed) && next(&to) && steady(&zero) && steady(&scale);
-        fits.then_some(Decoding { loops, inside, parts: vec![], packed, shifts, mask, zero, scale, to })
+        fits.then(|| {
+            let (parts, steady_left) = (vec![], false);
+            Decoding { loops, inside, parts, packed, shifts, mask, zero, scale, to, steady_left }
+        })
     }
 }
 
 /// Gives a tile of few rows the leaf before it, if that decodes words for its right operand and for nothing else.
 pub(crate) fn join(nodes: &mut Vec<Node>, next: &mut Node, buffers: &[Known]) {
     if let (Some(Node::Leaf(l)), Node::Tile(t)) = (nodes.last(), next)
-        && let Some(d) = Decoding::of(l, buffers).filter(|d| d.is_operand(t, buffers))
+        && let Some(mut d) = Decoding::of(l, buffers).filter(|d| d.is_operand(t, buffers))
     {
+        d.steady_left = !buffers[t.left.buffer].written;
         t.decoding = Some(Box::new(d));
         nodes.pop();
     }

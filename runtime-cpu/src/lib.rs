@@ -63,6 +63,7 @@ mod packed_tile;
 mod processor;
 mod program;
 mod result_memory;
+mod row_bytes;
 mod row_ranges;
 mod rows_apart;
 mod run_decoding;

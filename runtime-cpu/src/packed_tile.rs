@@ -27,6 +27,35 @@ pub(crate) struct Packed {
     /// A zero point and a scale for each column, and the distance from block to block.
     pub zeros: (*const f32, usize),
     pub scales: (*const f32, usize),
+    /// The left rows as bytes, if they are.
+    pub bytes: Option<LeftBytes>,
+}
+
+/// Rows of the left operand whose blocks are bytes times a scale.
+#[derive(Clone, Copy)]
+pub(crate) struct LeftBytes {
+    /// Words of four bytes in the order of the right operand's: those that [`Packed::plane`] has side by side.
+    pub words: *const f32,
+    /// A scale for each block, and the sum of its bytes.
+    pub scales: *const f32,
+    pub sums: *const f32,
+}
+
+impl Packed {
+    /// Words of four bytes in a word: elements so many rows apart.
+    pub(crate) fn planes(&self) -> usize {
+        8 / self.bits as usize
+    }
+    /// True if products of bytes with these words are few instructions.
+    pub(crate) fn multiplies_bytes(&self, isa: Isa) -> bool {
+        let has = match isa {
+            Isa::Avx512 if isa.multiplies_bytes() => matches!(self.bits, 2 | 4 | 8),
+            // Sums of two products are i16.
+            Isa::Avx512 | Isa::Avx2 => matches!(self.bits, 2 | 4),
+            _ => false,
+        };
+        has && self.mask >> self.bits == 0 && self.rows * self.bits as usize == 32
+    }
 }
 
 /// Computes all rows of a tile, at most [`MOST_ROWS`]: rows of the left operand lie evenly, their elements next to
@@ -55,6 +84,13 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
             }
         }};
     }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(b) = &p.bytes {
+        return match isa {
+            Isa::Avx512 if isa.multiplies_bytes() => bytes_by_rows!(avx512_bytes, 2, t, p, b, rows),
+            _ => bytes_by_rows!(avx2_bytes, 1, t, p, b, rows),
+        };
+    }
     // Sums, words, zero points, scales and what is decoded fit the registers.
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -66,6 +102,26 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
         _ => by_rows!(portable, 1, 1, false),
     }
 }
+
+/// Runs the body of bytes for these rows.
+#[cfg(target_arch = "x86_64")]
+macro_rules! bytes_by_rows {
+    ($body:ident, $v:literal, $t:ident, $p:ident, $b:ident, $rows:ident) => {
+        for column in (0..$t.columns).step_by($v * $body::LANES) {
+            // SAFETY: the caller of `run` vouches for the operands, and for the instruction set.
+            unsafe {
+                match $rows {
+                    1 => $body::packed::<1, $v>($t, $p, $b, column),
+                    2 => $body::packed::<2, $v>($t, $p, $b, column),
+                    3 => $body::packed::<3, $v>($t, $p, $b, column),
+                    _ => $body::packed::<MOST_ROWS, $v>($t, $p, $b, column),
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use bytes_by_rows;
 
 macro_rules! packed_body {
     ($(#[$feature:meta])* $name:ident, |$table:ident, $word:ident| $look_up:expr) => {
@@ -159,6 +215,100 @@ macro_rules! packed_body {
     };
 }
 
+/// A body for left rows that are bytes: `$dot` adds to sums of i32 the products of four u8 with four i8.
+#[cfg(target_arch = "x86_64")]
+macro_rules! bytes_body {
+    ($features:literal, $name:ident, $vectors:ident, |$sum:ident, $right:ident, $left:ident| $dot:expr) => {
+        mod $name {
+            use super::{LeftBytes, Packed};
+            use crate::finish::{begin, finish};
+            use crate::tile_operands::{Operands, Step};
+            pub use crate::vectors::$vectors::LANES;
+            use crate::vectors::$vectors::*;
+            use crate::vectors::{AHEAD, prefetch};
+            use std::arch::x86_64::*;
+
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn dot($sum: Vector, $right: Vector, $left: Vector) -> Vector {
+                $dot
+            }
+
+            /// `R` rows of `V` vectors of columns from a column on. The zero point is subtracted from the sums of a
+            /// block, times the sum of its bytes; both scales are multiplied last.
+            ///
+            /// # Safety
+            /// As [`super::run`].
+            #[target_feature(enable = $features)]
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
+            pub unsafe fn packed<const R: usize, const V: usize>(
+                t: &Operands<'_>,
+                p: &Packed,
+                b: &LeftBytes,
+                column: usize,
+            ) {
+                // SAFETY: the caller of `run` vouches for all accesses: columns from `column` on as far as masks have
+                // them.
+                unsafe {
+                    let row = 0;
+                    let (out, masks, mut sums) = begin!(t, [row, column]);
+                    let mask = splat(f32::from_bits(p.mask * 0x0101_0101));
+                    let (by, planes) = (splat(f32::from_bits(p.bits)), p.planes());
+                    let words_a_row = p.blocks * p.steps * planes;
+                    let mut left = b.words;
+                    for block in 0..p.blocks {
+                        let mut parts = [[splat(0.0); V]; R];
+                        let mut from = p.words.add(block * p.strides[0] + column).cast::<f32>();
+                        for _ in 0..p.steps {
+                            prefetch(from.wrapping_add(AHEAD), V * LANES);
+                            let mut words = [splat(0.0); V];
+                            for v in 0..V {
+                                words[v] = load(masks[v], from.wrapping_add(v * LANES));
+                            }
+                            for _ in 0..planes {
+                                for v in 0..V {
+                                    let right = and(words[v], mask);
+                                    words[v] = shift_right(words[v], by);
+                                    for i in 0..R {
+                                        let left = splat(*left.add(i * words_a_row));
+                                        parts[i][v] = dot(parts[i][v], right, left);
+                                    }
+                                }
+                                left = left.add(1);
+                            }
+                            from = from.wrapping_add(p.strides[1]);
+                        }
+                        for v in 0..V {
+                            let at = |f: (*const f32, usize)| f.0.add(block * f.1 + column + v * LANES);
+                            let zeros = p.zero.map_or_else(|| load(masks[v], at(p.zeros)), |x| splat(x));
+                            let scales = load(masks[v], at(p.scales));
+                            for i in 0..R {
+                                let less = mul(zeros, splat(*b.sums.add(i * p.blocks + block)));
+                                let part = mul(sub(to_float(parts[i][v]), less), scales);
+                                sums[i][v] = fma(part, splat(*b.scales.add(i * p.blocks + block)), sums[i][v]);
+                            }
+                        }
+                    }
+                    finish!(t, [row, column], masks, sums, out, false);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+bytes_body!("avx512f,avx512bw,avx512vnni", avx512_bytes, avx512, |sum, right, left| words(_mm512_dpbusd_epi32(
+    bits(sum),
+    bits(right),
+    bits(left)
+)));
+#[cfg(target_arch = "x86_64")]
+bytes_body!("avx2,fma,f16c", avx2_bytes, avx2, |sum, right, left| {
+    let pairs = _mm256_maddubs_epi16(bits(right), bits(left));
+    words(_mm256_add_epi32(bits(sum), _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
+});
+
 #[cfg(target_arch = "x86_64")]
 packed_body!(
     #[target_feature(enable = "avx512f,avx512bw")]
@@ -182,6 +332,7 @@ packed_body!(portable, |_table, word| word);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row_bytes::RowBytes;
     use crate::tile_operands::Step;
 
     /// Every instruction set has the sums of the definition, also in columns that are no whole vector.
@@ -195,7 +346,9 @@ mod tests {
             let words: Vec<u32> = (0..blocks * steps * columns).map(|i| (i as u32).wrapping_mul(0x9e37_79b9)).collect();
             let zeros: Vec<f32> = (0..columns).map(|i| zero.unwrap_or((i % 5) as f32)).collect();
             let scales: Vec<f32> = (0..blocks * columns).map(|i| (1 + i % 3) as f32).collect();
-            let left: Vec<f32> = (0..rows * depth).map(|i| (i % 7) as f32 - 3.0).collect();
+            // Integers whose largest magnitude is 127 in each block.
+            let number = |i: usize| if i % (each * steps) == 0 { 127.0 } else { (i % 7) as f32 - 3.0 };
+            let left: Vec<f32> = (0..rows * depth).map(number).collect();
             let packed = Packed {
                 words: words.as_ptr(),
                 strides: [steps * columns, columns],
@@ -207,13 +360,21 @@ mod tests {
                 zero,
                 zeros: (zeros.as_ptr(), 0),
                 scales: (scales.as_ptr(), columns),
+                bytes: None,
             };
             let element = |k: usize, j: usize| {
                 let (step, i) = (k / each, (k % each) as u32);
                 let q = words[step * columns + j] >> (i * bits) & mask;
                 (q as f32 - zeros[j]) * scales[step / steps * columns + j]
             };
-            for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            let mut bytes = RowBytes::default();
+            let ways = Isa::ALL.into_iter().flat_map(|i| [false, true].map(|bytes| (i, bytes)));
+            for (isa, of_bytes) in ways.filter(|(i, b)| i.is_available() && (!b || packed.multiplies_bytes(*i))) {
+                let shape = ([rows, blocks, steps, each], packed.planes());
+                // SAFETY: `left` has these rows.
+                let found = unsafe { bytes.find(isa, [0, 0], (left.as_ptr(), depth), shape, 0.0) };
+                let packed = Packed { bytes: found.filter(|_| of_bytes), ..packed };
+                assert_eq!(packed.bytes.is_some(), of_bytes);
                 let mut out = vec![9.0; rows * columns];
                 let t = Operands {
                     left: left.as_ptr(),

@@ -31,8 +31,11 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     let known = |id: BufferId, b: &Buffer| {
         let own_blocks = || blocks.iter().filter(|block| block.accesses(id)).count();
         let wide = widened.iter().any(|w| w.0 == id);
-        let form = if wide { Form::F32 } else { Form::of(b.dtype, b.encoding, b.scope) };
-        Known { form, own_blocks: (b.scope != Scope::Global).then(own_blocks) }
+        Known {
+            form: if wide { Form::F32 } else { Form::of(b.dtype, b.encoding, b.scope) },
+            own_blocks: (b.scope != Scope::Global).then(own_blocks),
+            written: blocks.iter().any(|block| block.buffer == id),
+        }
     };
     let buffers = f.buffers.iter().map(|(id, b)| known(id, b)).collect();
     let mut t = Translator { f, ix, buffers, groups: Default::default() };

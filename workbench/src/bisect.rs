@@ -18,11 +18,11 @@ mod trial;
 
 use crate::arrays::{Named, read_npz};
 use crate::error::{Code, Error, Result};
-use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
+use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on, rounded_as_there};
 use crate::models::{Chance, inputs_for, load, short_name};
 use crate::progress::go_on;
 use cause::Cause;
-use compiler::passes::default_pipeline;
+use compiler::passes::{AmpMode, default_pipeline};
 pub use record::Bisection;
 use reproducer::Reproducer;
 pub use request::{Request, Right};
@@ -68,6 +68,7 @@ pub fn bisect(a: &Request) -> Result<Bisection> {
     refuse_itself(a, &device)?;
     let profile = profile_on(&a.settings, &device)?;
     let (pipeline, _) = calibrated_pipeline(&module, &a.settings, &profile, &inputs).map_err(|e| chance.blamed(e))?;
+    let (module, rounded) = rounded_as_there(module, &a.settings, &pipeline, &profile)?;
     let setting = Setting { pipeline, schedules: a.settings.schedules.0.clone(), settings: a.settings.clone() };
     let exact = interpret_watched(&module, &inputs, &a.settings, "reference", |_, _, _| ());
     let exact = exact.map_err(|e| chance.blamed(e))?;
@@ -78,7 +79,7 @@ pub fn bisect(a: &Request) -> Result<Bisection> {
         let whole = Trials { a, device: &device, profile: &profile, half: false, tried: RefCell::default() };
         whole.session(&case.module, &setting)?
     };
-    let half = session.is_mixed();
+    let half = rounded || session.is_mixed();
     let trials = Trials { a, device: &device, profile: &profile, half, tried: RefCell::default() };
     let got = session.run_in_order(&case.inputs)?;
     drop(session);
@@ -144,7 +145,7 @@ fn find(trials: &Trials<'_>, case: &Case, exact: &Named, asked: Setting) -> Resu
         }
     }
     let mut setting = asked;
-    if trials.half {
+    if trials.half && setting.pipeline.amp != AmpMode::Off {
         let plain = setting.in_f32();
         if trials.run(case, &plain, "with --amp off")?.agrees() {
             return of_mixed_precision(trials, case, setting);

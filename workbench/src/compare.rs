@@ -16,7 +16,7 @@ pub use crate::compare::nodes::NodeError;
 use crate::compare::nodes::node_errors;
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
-use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
+use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on, rounded_as_there};
 use crate::match_models::{ModelDiff, match_modules};
 use crate::models::{Chance, inputs_for, load};
 use crate::parts::recorded;
@@ -97,6 +97,7 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, settings)).transpose()?;
     let profile = profile_on(settings, &device)?;
     let (pipeline, chosen) = calibrated_pipeline(&module, settings, &profile, &inputs).map_err(|e| chance.blamed(e))?;
+    let (module, rounded) = rounded_as_there(module, settings, &pipeline, &profile)?;
     let executor = execute_with(module.clone(), pipeline.clone(), settings, &device, &profile, false)?;
     let mixed = executor.is_mixed();
     let mut out =
@@ -113,7 +114,7 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
     out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
-    out.outputs = differences(a, &names, &got, &want, mixed)?;
+    out.outputs = differences(a, &names, &got, &want, mixed || rounded)?;
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
     let other = reference.model().filter(|_| !out.pass || a.nodes);
     let matched =

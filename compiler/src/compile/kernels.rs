@@ -199,9 +199,10 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
 }
 
 /// The kernels of a scheduled function, or the one that the generator refuses.
-type EmittedKernels = Result<Vec<EmittedKernel>, (Name, EmitFailure)>;
+pub(super) type EmittedKernels = Result<Vec<EmittedKernel>, (Name, EmitFailure)>;
 
-fn emitted(function: &TensorFunction, Backend { target, emitter, .. }: Backend<'_>) -> EmittedKernels {
+/// Emits the kernels of a scheduled function.
+pub(super) fn emitted(function: &TensorFunction, Backend { target, emitter, .. }: Backend<'_>) -> EmittedKernels {
     let emit = |(kernel, _)| emitter.emit(function, kernel, target.profile).map_err(|e| (kernel, e));
     function.kernels().into_iter().map(emit).collect()
 }

@@ -35,6 +35,7 @@ mod planned;
 mod positions;
 mod residency;
 mod scheduled;
+mod shared_layouts;
 mod sizes;
 mod steps;
 mod storage;

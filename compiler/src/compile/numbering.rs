@@ -23,14 +23,16 @@ define_id!(/// One of the different functions that pack constants when a session
 #[derive(Default)]
 pub(super) struct Packers {
     list: Arena<PackerId, Arc<TensorFunction>>,
-    known: FxHashMap<Fingerprint, PackerId>,
+    /// By what they compute, and the storage form of what they make.
+    known: FxHashMap<(Fingerprint, Option<Encoding>), PackerId>,
 }
 
 impl Packers {
     /// The id of a packer.
     pub fn add(&mut self, packer: &TensorFunction) -> PackerId {
         let list = &mut self.list;
-        *self.known.entry(packer.fingerprint()).or_insert_with(|| list.push(Arc::new(packer.clone())))
+        let made = packer.outputs().next().map(|b| packer.buffers[b].encoding);
+        *self.known.entry((packer.form(&[]), made)).or_insert_with(|| list.push(Arc::new(packer.clone())))
     }
 }
 

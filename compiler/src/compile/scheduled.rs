@@ -7,6 +7,7 @@ use super::group_form::{Form, symbols_of};
 use super::kept_kernels::{self, KeepKernels};
 use super::kernels::{Built, FunctionId, Requests};
 use super::lowered::Lowered;
+use super::shared_layouts::{Readers, share};
 use super::work::GroupWork;
 use crate::arena::Id;
 use crate::graph::{Module, NodeId};
@@ -15,7 +16,7 @@ use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::CallTensor;
 use crate::plan::{EmitKernel, KernelIndex, PlanKernel};
-use crate::tir::TensorFunction;
+use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -69,8 +70,8 @@ impl Scheduled {
         let mut on_host: FxHashMap<NodeId, String> = FxHashMap::default();
         loop {
             let mut lowered = Lowered::of(joined, (backend.target.profile, &open_sizes.dims), &on_host)?;
-            let (requests, origins) = requests_of(joined, &mut lowered);
-            match build(&requests, backend, open_sizes.keep, progress) {
+            let (requests, origins, readers) = requests_of(joined, &mut lowered);
+            match build(&requests, &readers, backend, open_sizes.keep, progress) {
                 Ok(built) => {
                     let (kernels, first_kernel) = in_a_row(&built);
                     return Ok(Scheduled { lowered, origins, built, kernels, first_kernel });
@@ -129,6 +130,7 @@ impl Scheduled {
 /// The kernels of all requests: those that are kept, or new ones, which are kept then.
 fn build(
     requests: &Requests,
+    readers: &Readers,
     backend: Backend<'_>,
     keep: Option<&dyn KeepKernels>,
     progress: Progress<'_>,
@@ -137,35 +139,46 @@ fn build(
     if let Some(built) = keep.and_then(|keep| kept_kernels::read(keep, requests, emitter)) {
         return Ok(built);
     }
-    let built = requests.build(backend, progress)?;
+    let mut built = requests.build(backend, progress)?;
+    share(&mut built, readers, backend);
     if let Some(keep) = keep {
         kept_kernels::write(keep, requests, &built, emitter)?;
     }
     Ok(built)
 }
 
-/// The tensor functions that become kernels, each different one once, and what each node's come from.
-fn requests_of(joined: &Joined, lowered: &mut Lowered) -> (Requests, FxHashMap<NodeId, Origin>) {
+/// The tensor functions that become kernels, each different one once, what each node's come from, and who reads which
+/// constant.
+fn requests_of(joined: &Joined, lowered: &mut Lowered) -> (Requests, FxHashMap<NodeId, Origin>, Readers) {
     let Joined { module, main, .. } = joined;
     let mut requests = Requests::new(module.tensor_functions.keys().copied());
     let mut origins = FxHashMap::default();
+    let mut readers = Readers::default();
     for n in main.walk() {
         if let Some(Form::Kernel(t)) = lowered.forms.get_mut(&n) {
             let stages = std::mem::take(&mut t.stages);
             let t = std::mem::replace(&mut t.function, TensorFunction::new(""));
-            let operands = main.nodes[n].inputs.iter().flatten();
-            let constant =
-                t.inputs().zip(operands).filter(|(_, v)| lowered.constants.contains_key(v)).map(|(b, _)| b).collect();
+            let operands = t.inputs().zip(main.nodes[n].inputs.iter().flatten());
+            let known: Vec<(BufferId, Name)> =
+                operands.filter_map(|(b, v)| lowered.constants.get(v).map(|name| (b, *name))).collect();
+            let constant = known.iter().map(|(b, _)| *b).collect();
             let own = main.nodes[n].op.is::<CallTensor>();
             let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
             let work = Arc::new(match called {
                 Some(f) => GroupWork::of(f, &stages, &t),
                 None => GroupWork::written(&t, &symbols_of(main, n, &t)),
             });
-            origins.insert(n, Origin { stages, work, function: requests.add(t, constant, own) });
+            let function = requests.add(t, constant, own);
+            for (b, name) in known {
+                let of: &mut Vec<_> = readers.entry(name).or_default();
+                if !of.contains(&(function, b)) {
+                    of.push((function, b));
+                }
+            }
+            origins.insert(n, Origin { stages, work, function });
         }
     }
-    (requests, origins)
+    (requests, origins, readers)
 }
 
 /// The kernels of all functions, and for each function where its first one is and the first one of each version.

@@ -6,7 +6,7 @@ use super::import::{
     ImportOptions, Importer, decode_model, import_onnx_with, import_type, real_inputs, unsupported_ops,
 };
 use super::parameters::of_file;
-use super::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TypeValue, ValueInfoProto};
+use super::proto::{GraphProto, ModelProto, TypeValue, ValueInfoProto};
 use super::tensor_data::dtype_from_onnx;
 use crate::inspect::{Counted, Inspection, Port, count_macs, sort_histogram};
 use bytes::Bytes;
@@ -65,20 +65,6 @@ pub fn inspect_onnx(
 pub fn onnx_metadata(bytes: Bytes) -> Result<Vec<(String, String)>, ImportError> {
     let notes = decode_model(bytes)?.metadata_props;
     Ok(notes.into_iter().map(|n| (n.key.unwrap_or_default(), n.value.unwrap_or_default())).collect())
-}
-
-/// Products of an ONNX model for which a runtime may round its data to 8 bits in blocks: `MatMulNBits` with
-/// `accuracy_level` 4. Weft does not.
-///
-/// # Errors
-/// Bytes that are no ONNX model.
-pub fn onnx_rounded_products(bytes: Bytes) -> Result<usize, ImportError> {
-    fn count(graph: &GraphProto) -> usize {
-        let rounds = |a: &AttributeProto| a.name.as_deref() == Some("accuracy_level") && a.i == Some(4);
-        let inside = |n: &NodeProto| n.attribute.iter().filter_map(|a| a.g.as_ref()).map(count).sum::<usize>();
-        graph.node.iter().map(|n| usize::from(n.attribute.iter().any(rounds)) + inside(n)).sum()
-    }
-    Ok(decode_model(bytes)?.graph.as_ref().map_or(0, count))
 }
 
 fn opset(model: &ModelProto) -> Option<i64> {

@@ -26,7 +26,7 @@ pub use error::{ExportError, ImportError, OLDEST_OPSET, UnsupportedOp};
 pub use export::{FUNCTION_DOMAIN, export_onnx, export_onnx_beside, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
 pub use import::{ImportOptions, element_name, import_onnx, import_onnx_with, onnx_inputs, onnx_values};
-pub use inspect::{inspect_onnx, onnx_metadata, onnx_rounded_products};
+pub use inspect::{inspect_onnx, onnx_metadata};
 pub use skim::{MODEL_FILE, skim_model};
 pub use tensor_data::{ValueData, ValueKind, dtype_from_onnx, dtype_to_onnx, parse_tensor_proto, parse_value_proto};
 

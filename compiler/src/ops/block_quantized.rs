@@ -100,10 +100,11 @@ fn weights(cx: &mut ImportContext<'_, '_>, dtype: DType) -> OpResult<ValueId> {
         }
         operands.push(cx.reshape(zero, by_block)?);
     }
-    cx.add(DequantizeBlocks { bits, block, size: k }, &operands)
+    let rounds = cx.attrs.int("accuracy_level") == Some(4);
+    cx.add(DequantizeBlocks { bits, block, size: k, rounds }, &operands)
 }
 
-/// `a w^T + bias`. `accuracy_level` allows less than full precision, and asks for nothing.
+/// `a w^T + bias`. With `accuracy_level` 4 a product may round its data to 8 bits in blocks.
 fn import_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     cx.only_attrs(&["K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"])?;
     cx.unset_attr("weight_prepacked")?;
@@ -156,7 +157,7 @@ fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
                 let zero = if bits < 8 { unpacked(cx, zero, bits, count)? } else { zero };
                 operands.push(rows(cx, zero)?);
             }
-            Ok(vec![cx.add(DequantizeBlocks { bits, block, size: width }, &operands)?])
+            Ok(vec![cx.add(DequantizeBlocks { bits, block, size: width, rounds: false }, &operands)?])
         }
         DType::I8 => signed_rows(cx, [data, scales], &rows, (block, count)),
         other => Err(format!("the table is {other}, not of bytes").into()),

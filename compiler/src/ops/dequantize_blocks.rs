@@ -28,6 +28,8 @@ attr_struct! {
         pub block: i64 = 32,
         /// Elements of the result along the last axis.
         pub size: i64 = 0,
+        /// A product may round what it multiplies with the result to 8 bits, in the same blocks.
+        pub rounds: bool = false,
     }
 }
 
@@ -54,7 +56,7 @@ impl Op for DequantizeBlocks {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (packed, scales) = (cx.require(0)?, cx.require(1)?);
         if ![1, 2, 4, 8].contains(&self.bits) || self.block < 1 || self.size < 1 {
-            let DequantizeBlocks { bits, block, size } = self;
+            let DequantizeBlocks { bits, block, size, .. } = self;
             return Err(format!("{size} integers of {bits} bits in blocks of {block}").into());
         }
         if !matches!(packed.dtype, DType::U8 | DType::U32) || packed.rank() == 0 || !scales.dtype.is_float() {
@@ -64,7 +66,7 @@ impl Op for DequantizeBlocks {
         let have = last[0].as_const().and_then(|n| n.checked_mul(self.in_word(packed.dtype)));
         let blocks = (self.size - 1) / self.block + 1;
         if have.is_none() || have != blocks.checked_mul(self.block) {
-            let DequantizeBlocks { bits, block, size } = self;
+            let DequantizeBlocks { bits, block, size, .. } = self;
             return Err(format!("{packed:?} does not hold {size} integers of {bits} bits in blocks of {block}").into());
         }
         let by_block: Vec<Dim> = lead.iter().cloned().chain([Int::new(blocks)]).collect();
@@ -138,7 +140,7 @@ impl Op for DequantizeBlocks {
         Some(Ok(vec![all]))
     }
     fn decodes(&self) -> Option<super::Decoding> {
-        let DequantizeBlocks { bits, block, size } = *self;
+        let DequantizeBlocks { bits, block, size, .. } = *self;
         Some(super::Decoding::Blocks { bits, block, size })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
@@ -216,7 +218,7 @@ mod tests {
                 };
                 Tensor::from_f64(DType::F32, vec![rows, size as usize], (0..rows * size as usize).map(value))
             };
-            let op = DequantizeBlocks { bits, block, size };
+            let op = DequantizeBlocks { bits, block, size, rounds: false };
             let packed =
                 [Tensor::from_vec(vec![rows, row / 4], words), Tensor::from_vec(vec![rows, row], bytes.clone())];
             for x in &packed {
@@ -234,10 +236,12 @@ mod tests {
     #[test]
     fn rows_are_whole_blocks_with_a_scale_each() {
         let (words, scales) = (Tensor::from_vec(vec![1, 4], vec![0u32; 4]), random(&[1, 2], 1));
-        let of = |size, scales: &Tensor| try_run(DequantizeBlocks { bits: 4, block: 16, size }, &[&words, scales]);
+        let of = |size, scales: &Tensor| {
+            try_run(DequantizeBlocks { block: 16, size, ..Default::default() }, &[&words, scales])
+        };
         assert!(of(32, &scales).is_ok() && of(20, &scales).is_ok());
         assert!(of(33, &scales).is_err(), "three blocks");
         assert!(of(32, &random(&[1, 1], 1)).is_err());
-        assert!(try_run(DequantizeBlocks { bits: 3, block: 16, size: 32 }, &[&words, &scales]).is_err());
+        assert!(try_run(DequantizeBlocks { bits: 3, block: 16, size: 32, rounds: false }, &[&words, &scales]).is_err());
     }
 }

@@ -45,6 +45,7 @@ mod print_ir;
 mod remove_unused_functions;
 mod replace_with_host_calls;
 pub mod rewriter;
+mod round_rows;
 pub mod rules;
 mod scaled_weights;
 mod scopes;
@@ -253,6 +254,7 @@ passes! {
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,
     integer_products::IntegerProducts,
+    round_rows::RoundRows,
     eliminate_common_subexpr::EliminateCommonSubexpr,
     apply_schedules::ApplySchedules,
     eliminate_dead::EliminateDead,

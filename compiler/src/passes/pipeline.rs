@@ -142,6 +142,7 @@ fn standard_pipeline(options: &PipelineOptions) -> Vec<String> {
             "inline-functions",
             "to-a-normal-form",
             "remove-unused-functions",
+            "round-rows",
             "integer-products",
             "simplify",
             "fold-constants",

@@ -11,7 +11,7 @@ use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32,
 use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
-use crate::executor::{Device, execute_with, pipeline_for, profile_on};
+use crate::executor::{Device, execute_with, pipeline_for, profile_on, rounded_as_there};
 use crate::inputs::{Files, in_folder, is_image};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
@@ -133,12 +133,14 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     let reader = Files::new(&a.input, &a.model, &silent);
     say_preparation(a, &files)?;
     let module = load(&a.model, &a.settings, Some(&reader.read(&files[0])?))?;
-    let read = |file: &Path| -> Result<Vec<Tensor>> {
-        inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| e.at(file.display().to_string()))
-    };
-    let inputs = read(&files[0])?;
+    let at = |file: &Path, e: Error| e.at(file.display().to_string());
+    let inputs = inputs_for(&module, Some(&reader.read(&files[0])?), &a.settings).map_err(|e| at(&files[0], e))?;
     let profile = profile_on(&a.settings, &device)?;
     let pipeline = pipeline_for(&module, &a.settings, &profile, &inputs)?;
+    let (module, rounded) = rounded_as_there(module, &a.settings, &pipeline, &profile)?;
+    let read = |file: &Path| -> Result<Vec<Tensor>> {
+        inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| at(file, e))
+    };
     let executor = execute_with(module.clone(), pipeline.clone(), &a.settings, &device, &profile, false)?;
     let mixed = executor.is_mixed();
     let mut cases = FolderComparison {
@@ -161,7 +163,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
         cases.sides = [result, against];
-        let rows = differences(a, &cases.names, &got, &want, mixed)?;
+        let rows = differences(a, &cases.names, &got, &want, mixed || rounded)?;
         let mut outputs = Vec::with_capacity(rows.len());
         for ((name, difference), t) in rows.into_iter().zip(&got) {
             outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });

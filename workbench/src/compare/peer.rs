@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::progress::log;
 use crate::settings::Settings;
 use compiler::graph::Module;
-use compiler::onnx::{onnx_rounded_products, skim_model};
+use compiler::passes::RoundRows;
 use compiler::tensor::Tensor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,18 +82,12 @@ impl Peer {
         let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
         let version = said["version"].as_str().unwrap_or("");
         let ms = said["ms"].as_f64().unwrap_or(f64::NAN);
-        if let Some(rounded) = rounded_products(&model_file).filter(|n| *n > 0) {
-            let text =
-                "note: ONNX Runtime rounds what it multiplies with weights of few bits to 8 bits, block by block, in";
-            let own = "(accuracy_level 4), and Weft does not: a relative error near 1e-2 is that rounding";
-            log(settings, format!("{text} {rounded} products {own}"));
+        let exact = RoundRows::exact_products(module);
+        if exact > 0 && model_file == Path::new(model) {
+            let text = "ONNX Runtime rounds what it multiplies with weights of few bits to 8 bits, block by block, in";
+            let own = "(accuracy_level 4), and Weft does not here: a relative error near 1e-2 is that rounding";
+            log(settings, format!("note: {text} {exact} products {own}"));
         }
         Ok(Answer { results: read_npz(&at("results.npz"))?, name: format!("ONNX Runtime {version}, CPU"), ms })
     }
-}
-
-/// How many products of a model file the other runtime rounds data for; none where the file cannot be read.
-fn rounded_products(file: &Path) -> Option<usize> {
-    let mut file = std::io::BufReader::new(weft::plain_files::open_plain(file).ok()?);
-    onnx_rounded_products(skim_model(&mut file).ok()?).ok()
 }

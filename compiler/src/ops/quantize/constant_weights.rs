@@ -162,7 +162,7 @@ pub(super) fn decoded(cx: &mut ImportContext<'_, '_>, stored: Option<Narrow>, to
         operands.push(in_rows(cx, zero, &rows, false, &lead)?);
     }
     let (bits, block, size) = (rows.bits as i64, rows.block as i64, rows.size() as i64);
-    let wide = cx.add(DequantizeBlocks { bits, block, size }, &operands)?;
+    let wide = cx.add(DequantizeBlocks { bits, block, size, rounds: false }, &operands)?;
     let moved = rows.moved().iter().map(|n| Int::new(*n as i64)).collect();
     let wide = if rows.along == 1 { wide } else { cx.reshape(wide, moved)? };
     let mut back = vec![0; rows.perm.len()];
