@@ -67,8 +67,8 @@ impl Dnnl {
         let (graph, constants) = convert(region)?;
         let runtime = Runtime::new(self.library(options)?, &graph, &constants, self.threads(options)?)?;
         let fixed = |t: &TensorType| t.const_shape().ok_or("a size is open");
-        let inputs = region.inputs().iter().map(|t| Ok(Tensor::zeros(t.dtype, fixed(t)?)));
-        let inputs = inputs.collect::<Result<Vec<_>, &str>>()?;
+        let input = |t: TensorType| Ok::<_, String>(Tensor::zeros(t.dtype, fixed(&t)?));
+        let inputs = region.inputs().into_iter().map(input).collect::<Result<Vec<_>, _>>()?;
         let zeros = |t: &TensorType| TensorMut::zeros(t.dtype, fixed(t)?).map_err(|e| e.to_string());
         let mut outputs = region.outputs().iter().map(zeros).collect::<Result<Vec<_>, String>>()?;
         let mut least = Duration::MAX;
