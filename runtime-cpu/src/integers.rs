@@ -75,6 +75,13 @@ pub(crate) unsafe fn pack(
         let row = unsafe { std::slice::from_raw_parts(from, depth) };
         return pack_row(isa, kind, form == Form::I8, row, to);
     }
+    if kind == Kind::Bytes && depth <= group(kind) {
+        let flip = if form == Form::I8 { 0x80 } else { 0 };
+        // SAFETY: as above.
+        let byte = |k: usize| u32::from(unsafe { *from.wrapping_offset(k as isize * step) } ^ flip) << (8 * k);
+        to[0] = f32::from_bits((0..depth).fold(0, |w, k| w | byte(k)));
+        return;
+    }
     let step = step * form.size() as isize;
     // SAFETY: as above.
     let at = |k: usize| unsafe { element(form, from.wrapping_offset(k as isize * step)) };
@@ -252,6 +259,8 @@ mod tests {
                 ([Form::U8, Form::I8], (14, 32, 8)),
                 ([Form::I8, Form::I8], (3, 17, 7)),
                 ([Form::U8, Form::U8], (9, 5, 13)),
+                ([Form::U8, Form::I8], (5, 9, 3)),
+                ([Form::I8, Form::I8], (5, 9, 3)),
                 ([Form::I8, Form::U8], (1, 40, 4)),
                 ([Form::U8, Form::I8], (5, 12, 3)),
             ] {

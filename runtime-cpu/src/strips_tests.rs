@@ -161,6 +161,63 @@ fn places_of_every_kind() {
     of("%x: f16[7,5], %b: f32[7], out %z: f16[7,5]", &[("i", 7), ("j", 5)], "%z[i, j] <- f16(f32(%x[i, j]) + %b[i])");
 }
 
+/// Quotients, remainders and limits of rows and columns, in places and in values, and elements of every form.
+#[test]
+fn places_that_lists_describe() {
+    let operands = |t: &str| {
+        let form = if t.ends_with('8') { " byte_quad" } else { "" };
+        format!("%x: {t}[3, 40, 40]{form}, out %z: {t}[3, 60, 60]{form}")
+    };
+    let loops = [("c", 3), ("i", 60), ("j", 60)];
+    let place = "%x[c, max((i + 1)/2 - 1, 0), min((j*2 + 1)/3, 35)]";
+    for t in ["f32", "f16", "i8", "u8", "i32"] {
+        check(&one(&operands(t), &loops, &format!("block z {{ %z[c, i, j] <- {place} }}")));
+    }
+    for value in [
+        format!("{place} * (1.0 - idx((j + 1) % 2*2 + 1):f32 * 0.25)"),
+        format!("{place} / (idx(min(61 - i, 3)):f32 * idx(min(61 - j, 3) - max(1 - j, 0)):f32)"),
+        "f32(idx(j % 7):i32) * %x[c, i/2, j/2]".to_string(),
+    ] {
+        check(&one(&operands("f32"), &loops, &format!("block z {{ %z[c, i, j] <- {value} }}")));
+    }
+}
+
+/// Steps that follow each other, from and to bytes, and numbers that become long integers.
+#[test]
+fn chains_of_steps() {
+    for n in [1, 5, 64, 600] {
+        for t in ["i8", "u8"] {
+            let operands = format!("%x: {t}[{n}] byte_quad, %y: {t}[{n}] byte_quad, out %z: {t}[{n}] byte_quad");
+            for value in [
+                "(f32(%x[i]) + (-3.0)) * 0.02 / 0.7 - 1.5",
+                "((f32(%x[i]) + 3.0) * 0.02 + (f32(%y[i]) + 5.0) * 0.3) / 0.02",
+                "max(f32(%x[i]) * 3.0, -500.0)",
+            ] {
+                let block = format!("block z {{ %z[i] <- {t}(min(max(round({value}) + 2.0, -300.0), 300.0)) }}");
+                check(&one(&operands, &[("i", n)], &block));
+            }
+        }
+        let operands = format!("%x: f32[{n}], out %z: i64[{n}]");
+        check(&one(&operands, &[("i", n)], "block z { %z[i] <- i64(%x[i] * 100.0) }"));
+        check(&one(&operands, &[("i", n)], "block z { %z[i] <- i64(%x[i] * 1e13) }"));
+    }
+}
+
+/// Products of bytes lane by lane whose padding is no 0, in one row of an image and in several.
+#[test]
+fn padding_of_products_of_bytes() {
+    let operands = "%x: u8[7, 9, 20] byte_quad, %w: i8[3, 3, 20] byte_quad, out %z: i32[7, 9, 20]";
+    let inside = "all(i + r - 1 >= 0, i + r - 1 < 7, j + s - 1 >= 0, j + s - 1 < 9)";
+    for padding in [0, 3] {
+        let value = format!("select({inside}, i32(%x[i + r - 1, j + s - 1, c]), {padding}:i32) * i32(%w[r, s, c])");
+        let block = format!("block z reduce sum init {{ %z[i, j, c] <- {value} }}");
+        let loops = [("i", 7), ("j", 9), ("r", 3), ("s", 3), ("c", 20)];
+        run(&one(operands, &loops, &block), &|body| {
+            assert!(format!("{body:?}").contains("LaneWords"), "no tile: {body:?}");
+        });
+    }
+}
+
 #[test]
 fn conditions_cut_the_lanes() {
     let inside = "all(i - 1 >= 0, i - 1 < 6, j - 2 >= 0, j - 2 < 300)";
