@@ -3,6 +3,7 @@
 What real GPU compilers make of Weft's kernels, without a GPU. Kernels are those for the profile of the device's name (`--target`): the shim of NVIDIA answers with another chip's id and 2 SMs. One JSON line a (device, model, amp, batch); with --kernels a line a kernel as well, the heaviest first.
 Figures are means weighted by FLOPs over kernels with an anchor and at least 8 FLOPs a byte (depthwise, matrix-vector and pooling are bound by memory: see --kernels). MODEL@NAME=N@... gives open dimensions their sizes.
   matrix    share of FLOPs in kernels that use matrix instructions
+  dot       the same for dot products of four or eight bytes; each counts as so many multiply-adds in macs
   share     math instructions / issued instructions of the hot loop, kernels without matrix instructions
   macs      multiply-adds a lane and issue slot of the hot loop, on Intel those of 16 lanes; the mean is harmonic: multiply-adds of all kernels over their slots
   perload   multiply-adds a lane for each 128 bits that it reads from shared memory (4x4 registers 8, 8x4 10.7, 8x8 16); staging kernels without matrix instructions
@@ -68,7 +69,7 @@ def figures(device, stem, kernel, stat, calls, isa_file, wgsl):
     if not a or not a['n'].get('math', 0) + a['n'].get('matrix', 0): return row
     simd = stat.get('subgroup') or lanes; n = a['n']; scale = 32/simd
     fma = (a['fma']*scale if vendor == 'intel' else a['fma']) + a['fma_matrix']*scale; bits = a['global_load_bits']; loads = sum(bits.values())
-    row |= dict(subgroup=simd, share=a['math_share'], macs=round((fma*simd/16 if vendor == 'intel' else fma)/max(1, a['issued']), 2), matrix=n.get('matrix', 0), math=n.get('math', 0), issued=a['issued'], stages=a['stages'],
+    row |= dict(subgroup=simd, share=a['math_share'], macs=round((fma*simd/16 if vendor == 'intel' else fma)/max(1, a['issued']), 2), matrix=n.get('matrix', 0), dots=a['dots'], math=n.get('math', 0), issued=a['issued'], stages=a['stages'],
         registers=stat.get('VGPRs', stat.get('Number of GPRs', stat.get('Max live registers'))), loads=dict(bits), prefetch=a['prefetch'], flight=a['flight'],
         wide=round(sum(c for b, c in bits.items() if b >= 128)/loads, 2) if loads else 1.0, reuse=round(fma/(sum(b*c for b, c in bits.items())/128), 1) if loads else None,
         estimate={k: v for k, v in stat.items() if k in ('Inverse Throughput', 'Latency', 'Static cycle count', 'Cycle Count', 'Cycles')})
@@ -90,7 +91,7 @@ def total(rows, table):
         u = [r for r in (over if over is not None else t) if r.get(k) is not None]; f = sum(r['flops'] for r in u); return round(sum(r['flops']*float(r[k]) for r in u)/f, 2) if f else None
     def harmonic(k): u = [r for r in t if r.get(k)]; s = sum(r['flops']/r[k] for r in u); return round(sum(r['flops'] for r in u)/s, 2) if s else None
     scalar = [r for r in t if not r['matrix']]
-    return table | dict(matrix=round(sum(r['flops'] for r in t if r['matrix'])/all_, 2), share=mean('share', scalar), macs=harmonic('macs'), perload=mean('perload', [r for r in scalar if r['stages']]),
+    return table | dict(matrix=round(sum(r['flops'] for r in t if r['matrix'])/all_, 2), dot=round(sum(r['flops'] for r in t if r['dots'])/all_, 2), share=mean('share', scalar), macs=harmonic('macs'), perload=mean('perload', [r for r in scalar if r['stages']]),
         **{k: mean(k) for k in ('reuse', 'conflict', 'lds', 'sector', 'wide', 'flight', 'prefetch', 'fill')}, spills=sum(r['spills'] for r in rows), unstaged=round(1-sum(r['flops'] for r in t if r['stages'])/all_, 2),
         unknown=sum(r['unknown'] for r in t), unread=[r['kernel'] for r in t if r['conflict'] is None or r['sector'] is None], kernels=len(rows), counted=len(t), errors=[r['kernel'] for r in rows if r['error']])
 

