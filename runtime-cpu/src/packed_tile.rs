@@ -2,6 +2,7 @@
 //! without a store between.
 
 use crate::isa::Isa;
+use crate::row_bytes::LeftBytes;
 use crate::tile_operands::Operands;
 
 /// Rows of results that share what is decoded in registers, at most: more read a decoded panel.
@@ -29,16 +30,6 @@ pub(crate) struct Packed {
     pub scales: (*const f32, usize),
     /// The left rows as bytes, if they are.
     pub bytes: Option<LeftBytes>,
-}
-
-/// Rows of the left operand whose blocks are bytes times a scale.
-#[derive(Clone, Copy)]
-pub(crate) struct LeftBytes {
-    /// Words of four bytes in the order of the right operand's: those that [`Packed::plane`] has side by side.
-    pub words: *const f32,
-    /// A scale for each block, and the sum of its bytes.
-    pub scales: *const f32,
-    pub sums: *const f32,
 }
 
 impl Packed {
@@ -220,8 +211,9 @@ macro_rules! packed_body {
 macro_rules! bytes_body {
     ($features:literal, $name:ident, $vectors:ident, |$sum:ident, $right:ident, $left:ident| $dot:expr) => {
         mod $name {
-            use super::{LeftBytes, Packed};
+            use super::Packed;
             use crate::finish::{begin, finish};
+            use crate::row_bytes::LeftBytes;
             use crate::tile_operands::{Operands, Step};
             pub use crate::vectors::$vectors::LANES;
             use crate::vectors::$vectors::*;

@@ -2,7 +2,17 @@
 //! again. A row of other numbers is none, and is multiplied as it is.
 
 use crate::isa::{Isa, versions};
-use crate::packed_tile::LeftBytes;
+
+/// Rows of the left operand whose blocks are bytes times a scale.
+#[derive(Clone, Copy)]
+pub(crate) struct LeftBytes {
+    /// Words of four bytes in the order of the right operand's: elements so many rows apart, as a word of few bits has
+    /// them in its bytes.
+    pub words: *const f32,
+    /// A scale for each block, and the sum of its bytes.
+    pub scales: *const f32,
+    pub sums: *const f32,
+}
 
 /// Rows as bytes, in memory of a thread that is used again.
 #[derive(Default)]
@@ -27,8 +37,8 @@ impl RowBytes {
         let (known, are) = self.of?;
         (known == of).then(|| are.then(|| self.found()))
     }
-    /// The rows `of` as bytes, unless one is none. `shape`: rows, blocks, words of a block and elements of a word, which
-    /// has `planes` of four bytes. An element differs by at most `error` of its block's largest magnitude from what it
+    /// The rows `of` as bytes, unless one is none. `shape`: rows, blocks, words of a block and elements of a word,
+    /// which has `planes` of four bytes. An element differs by at most `error` of its block's largest magnitude from what it
     /// is found to be.
     ///
     /// # Safety

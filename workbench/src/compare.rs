@@ -10,6 +10,7 @@ mod peer;
 pub mod record;
 mod request;
 mod side;
+mod steps;
 
 use crate::arrays::Named;
 pub use crate::compare::nodes::NodeError;
@@ -44,6 +45,7 @@ pub use request::{Against, Request};
 pub use side::Side;
 pub use side::reference_of;
 use side::{Reference, differences, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
+use steps::steps_of;
 
 /// The outcome of a comparison.
 #[derive(Default)]
@@ -114,7 +116,7 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
     out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
-    out.outputs = differences(a, &names, &got, &want, mixed || rounded)?;
+    out.outputs = differences(a, &names, &got, &want, (mixed || rounded, &steps_of(&module)))?;
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
     let other = reference.model().filter(|_| !out.pass || a.nodes);
     let matched =
@@ -195,7 +197,7 @@ impl Comparison {
 pub fn of_results(got: &Named, want: &Named, mixed: bool, against: &Against) -> Result<ResultsRecord> {
     let a = Request { against: against.clone(), ..Request::default() };
     let (names, got): (Vec<String>, Vec<_>) = got.iter().cloned().unzip();
-    let rows = differences(&a, &names, &got, want, mixed)?;
+    let rows = differences(&a, &names, &got, want, (mixed, &[]))?;
     let row = |(name, d): &(String, Difference)| ResultRecord {
         difference: DifferenceRecord::of(name, d),
         pass: d.pass,

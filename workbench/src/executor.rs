@@ -192,8 +192,8 @@ pub fn profile_on(settings: &Settings, device: &Device) -> Result<DeviceProfile>
 }
 
 /// The module that a device's results are held against, and whether it rounds data to 8 bits: what the compilation
-/// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to either,
-/// so that results agree as closely as those of f16.
+/// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to
+/// either, so that results agree as closely as those of f16.
 ///
 /// # Errors
 /// An error of the pass.

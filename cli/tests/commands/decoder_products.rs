@@ -56,16 +56,94 @@ fn weights_stay_packed_and_one_row_has_its_rules() {
     }
 }
 
-/// The table of `tied` is a constant of the embedding, and of the logits behind a reshape. (A processor has it twice:
-/// its product reads panels of columns, where the embedding reads rows.)
+/// The table of `tied` is a constant of the embedding, and of the logits behind a reshape. On a processor the product
+/// reads panels of columns, and the embedding takes its rows out of these.
 #[test]
 fn a_tied_table_is_stored_once() {
     let file = format!("{}/tests/models/decoders/tied.onnx", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::metadata(&file).expect("the file").len() as f64;
-    for profile in SOME.into_iter().filter(|p| *p != "cpu") {
-        let line = format!("compile {file} --target {profile} {ONE_TOKEN} --json");
+    for profile in SOME {
+        let on = if profile == "cpu" { "--device" } else { "--target" };
+        let line = format!("compile {file} {on} {profile} {ONE_TOKEN} --json");
         let v = command::line(&line).run().succeeded().json();
         let weights = v["memory"]["weights"].as_u64().expect("bytes") as f64;
         assert!(weights <= 1.15 * bytes, "{profile}: {weights} of {bytes} bytes");
     }
+    command::line(&format!("compare {file} --device cpu {ONE_TOKEN}")).run().succeeded();
+}
+
+/// Data of products that the model allows to be rounded to 8 bits is rounded on a processor, and said to be.
+#[test]
+fn rows_are_rounded_where_the_model_allows_it() {
+    let text = "
+const @w : u32[32,8] = random(1)
+const @s : f32[32,2] = random(2)
+graph @main(%x: f32[2,64]) -> (y: f32[2,32]) {
+  %w = const @w
+  %s = const @s
+  %0 = dequantize_blocks %w, %s {block=32, size=64, rounds=true}
+  %1 = transpose %0 {perm=[1, 0]}
+  %2 = matmul %x, %1
+  return %2
+}
+";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rounds.weft");
+    std::fs::write(&file, text).expect("a file");
+    let file = file.display();
+    let said = command::line(&format!("compare {file} --device cpu")).run().succeeded();
+    assert!(said.said().contains("rounded to 8 bits in blocks"), "{}", said.said());
+    let exact = command::line(&format!("compare {file} --device cpu --disable-pass round-rows")).run().succeeded();
+    assert!(!exact.said().contains("rounded"), "{}", exact.said());
+}
+
+/// A product of open rows with weights of f32 in the order `[k, n]` has kernels for one row where the estimate says that
+/// they pay: all of its kernels read the constant as it is then.
+#[test]
+fn one_row_of_plain_weights_has_kernels_of_its_own() {
+    let text = "
+const @w : f32[1024,512] = random(1)
+graph @main(%x: f32[n,1024]) -> (y: f32[n,512]) {
+  %w = const @w
+  %0 = matmul %x, %w
+  return %0
+}
+";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("open.weft");
+    std::fs::write(&file, text).expect("a file");
+    for profile in ["ada", "navi31"] {
+        let line = format!("explain {} --target {profile} --dim n=1..128 --json", file.display());
+        let v = command::line(&line).run().succeeded().json();
+        let kernel = v["groups"][0]["dispatches"][0]["kernel"].as_str().expect("a kernel");
+        assert!(kernel.contains("[n<2]"), "{profile}: {kernel}");
+    }
+}
+
+/// Convolutions read weights of 4 bits as they are packed.
+#[test]
+fn convolutions_decode_their_weights() {
+    let text = "
+const @w : u32[32,18] = random(1)
+const @s : f32[32,1] = random(2)
+graph @main(%x: f32[1,16,12,12]) -> (y: f32[1,32,12,12]) {
+  %w = const @w
+  %s = const @s
+  %0 = dequantize_blocks %w, %s {block=144, size=144}
+  %1 = reshape %0 {shape=[32, 3, 3, 16]}
+  %2 = transpose %1 {perm=[0, 3, 1, 2]}
+  %3 = conv %x, %2 {pads=[1, 1, 1, 1]}
+  return %3
+}
+";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("packed.weft");
+    std::fs::write(&file, text).expect("a file");
+    for profile in SOME {
+        let on = if profile == "cpu" { "--device" } else { "--target" };
+        let line = format!("compile {} {on} {profile} --json", file.display());
+        let v = command::line(&line).run().succeeded().json();
+        assert_eq!(v["memory"]["weights"].as_u64(), Some(32 * 18 * 4 + 32 * 4), "{profile}");
+    }
+    command::line(&format!("compare {} --device cpu", file.display())).run().succeeded();
 }

@@ -168,10 +168,12 @@ const MOST_STEPS: usize = 8;
 /// Whether the value becomes an operand of one product alone, by scales, offsets and moved axes at most, and few of
 /// these: its kernel decodes what it reads.
 fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId, steps: usize) -> bool {
-    let [(user, _)] = uses[v.index()][..] else { return false };
+    // A rewrite leaves nodes behind that nobody reads.
+    let mut read = uses[v.index()].iter().filter(|(n, _)| r.f.nodes[*n].outputs.iter().any(|o| r.num_uses(*o) > 0));
+    let (Some(&(user, _)), None) = (read.next(), read.next()) else { return false };
     let node = &r.f.nodes[user];
-    let product = node.op.precision() == Precision::Always && node.op.images().is_none();
-    let moved = node.op.moves_axes(&r.f.ty(v).shape).is_some();
+    let product = node.op.precision() == Precision::Always;
+    let moved = node.op.moves_axes(&r.f.ty(v).shape).is_some() || node.op.is_view();
     // A scale for each element would be larger than what it saves.
     let few =
         |o: ValueId| r.f.ty(o).bytes().zip(r.f.ty(v).bytes()).is_some_and(|(own, all)| own * MOST_BY_SCALES <= all);

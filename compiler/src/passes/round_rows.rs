@@ -2,18 +2,19 @@
 //! the model allows it.
 //!
 //! ```text
-//!                                                          %s = max(max |x| of each block / 127, tiny)
-//! %1 = dequantize_blocks @words, @scales {rounds}          %r = round(x / %s) * %s
+//!                                                          %m = max |x| of each block
+//! %1 = dequantize_blocks @words, @scales {rounds}          %r = round(x * (127 / %m)) * (%m / 127)
 //! %y = matmul %x, (transpose %1)                     =>    %y = matmul %r, (transpose %1)
 //! ```
 //!
-//! Blocks are those of the weights. `MatMulNBits` with `accuracy_level` 4 sets the attribute `rounds`: ONNX Runtime
-//! then rounds in this way and multiplies bytes, and so does the processor's kernel, which finds the bytes of such a
-//! row again. A result differs from the exact one by some 3 in 1000. The attribute is cleared, so the pass changes a
-//! product once.
+//! Blocks are those of the weights. The order of operations is ONNX Runtime's: rows of an embedding of 4 bits have many
+//! elements in the middle of two steps, which go to the same one then. `MatMulNBits` with `accuracy_level` 4 sets the
+//! attribute `rounds`: ONNX Runtime then rounds in this way and multiplies bytes, and so does the processor's kernel,
+//! which finds the bytes of such a row again. A result differs from the exact one by some 3 in 1000. The attribute is
+//! cleared, so the pass changes a product once.
 //!
-//! The pass runs if products of bytes and their sums are few operations (`MachineModel::mixes_bytes`); otherwise nothing
-//! is gained, and rows stay exact. `--disable-pass round-rows` keeps them exact everywhere.
+//! The pass runs if products of bytes and their sums are few operations (`MachineModel::mixes_bytes`); otherwise
+//! nothing is gained, and rows stay exact. `--disable-pass round-rows` keeps them exact everywhere.
 
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
@@ -43,6 +44,8 @@ attr_struct! {
 
 /// Steps on each side of 0.
 const STEPS: f64 = 127.0;
+/// The largest magnitude of a block counts as this at least, so that a step can be divided by it.
+const TINY: f64 = 1e-30;
 
 impl FunctionPass for RoundRows {
     type Of = GraphFunctions;
@@ -104,9 +107,10 @@ fn round(r: &mut Rewriter<'_>, n: NodeId, weights: NodeId, op: DequantizeBlocks)
     let steps = on.number(STEPS);
     let step = on.add(Div {}, &[most, steps])?;
     // A block of zeros stays one.
-    let tiny = on.number(f64::from(f32::MIN_POSITIVE));
-    let step = on.add(Max {}, &[step, tiny])?;
-    let count = on.add(Div {}, &[x, step])?;
+    let tiny = on.number(TINY);
+    let most = on.add(Max {}, &[most, tiny])?;
+    let factor = on.add(Div {}, &[steps, most])?;
+    let count = on.add(Mul {}, &[x, factor])?;
     let count = on.add(Round {}, &[count])?;
     let rounded = on.add(Mul {}, &[count, step])?;
     let rounded = on.add(Reshape { shape: ty.shape.clone(), ..Reshape::default() }, &[rounded])?;

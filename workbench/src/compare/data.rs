@@ -8,6 +8,7 @@ use super::record::{
 };
 use super::request::Request;
 use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
+use super::steps::steps_of;
 use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
@@ -155,6 +156,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         return Ok(cases);
     }
     let reference = Reference::open(a, &module, &device, &inputs)?;
+    let steps = steps_of(&module);
     let mut progress = Progress::new(&a.settings, &[]);
     for (i, file) in files.iter().enumerate() {
         progress.report("inputs", i, files.len());
@@ -163,7 +165,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
         cases.sides = [result, against];
-        let rows = differences(a, &cases.names, &got, &want, mixed || rounded)?;
+        let rows = differences(a, &cases.names, &got, &want, (mixed || rounded, &steps))?;
         let mut outputs = Vec::with_capacity(rows.len());
         for ((name, difference), t) in rows.into_iter().zip(&got) {
             outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });

@@ -171,6 +171,11 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ),
     ("passes/mixed_precision/decide.rs", &["Cast"], "reads its operand as it stands"),
     ("passes/mixed_precision/rewrite.rs", &["Cast"], "what the pass inserts"),
+    (
+        "passes/round_rows.rs",
+        &["DequantizeBlocks", "MatMul", "Transpose"],
+        "products of decoded weights, as their importer writes them",
+    ),
     ("passes/split_to_slices.rs", &["Split"], "the pass's op"),
     ("passes/transposed_phases.rs", &["ConvTranspose"], "the pass's op"),
     ("passes/winograd.rs", &["Conv"], "the pass's op"),

@@ -40,7 +40,11 @@ impl Rows {
         // Products read matrices `[k, n]` along `k`.
         let first = axis.unwrap_or(if shape.len() == 2 { 1 } else { 0 });
         let (perm, along): (Vec<usize>, usize) = match block {
-            0 => ([first].into_iter().chain(others(first)).collect(), shape.len() - 1),
+            // Channels of images come last: a word has neighbours of one tap.
+            0 => (
+                [first].into_iter().chain(others(first).skip(1)).chain(others(first).take(1)).collect(),
+                shape.len() - 1,
+            ),
             _ => (others(first).chain([first]).collect(), 1),
         };
         let mut rows = Rows { perm, along, shape, bits, block, signed };

@@ -47,7 +47,8 @@ impl ScheduleProvider for Rules {
         constants: &[BufferId],
         target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        rules::schedule(function, constants, target)
+        let all = rules::schedule(function, constants, target)?;
+        Ok(rules::unpacked(function, constants, target, &all).unwrap_or(all))
     }
     fn versions(
         &self,

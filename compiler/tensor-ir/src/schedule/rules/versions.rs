@@ -8,7 +8,8 @@
 //!   the estimate of the kernels for all sizes, and at neither size above it. A function has at most two versions.
 //! - An estimate replaces symbols by numbers, and guards that are not needed at these numbers disappear. So the kernels
 //!   for all sizes are priced at sizes next to the multiples.
-//! - A version reads constants packed as the kernels for all sizes do (the same packers); otherwise it is dropped.
+//! - A version reads constants packed as the kernels for all sizes do (the same packers): where it would pack one that
+//!   they read as it is, it reads that as it is, too; if it still packs another way, it is dropped.
 //! - The dispatches of versions are pending steps of the plan with conditions ([`Cond`](crate::int::Cond)). A plan for
 //!   given sizes takes the first version whose conditions hold, or the kernels for all sizes. Scratch memory of
 //!   versions is shared.
@@ -17,6 +18,7 @@
 //!   function for all sizes (instruction `version`).
 
 use super::{Choice, Scheduled, open, schedule_with};
+use crate::fingerprint::Fingerprint;
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
 use crate::schedule::estimate::estimate_scheduled;
@@ -68,6 +70,7 @@ pub struct FunctionVersion {
 }
 
 /// The function under the assumption.
+#[derive(Clone)]
 struct Assumed {
     function: TensorFunction,
     line: Version,
@@ -120,6 +123,37 @@ pub fn versions(
     let mut kept: Vec<FunctionVersion> = kept.into_iter().map(|v| v.1).collect();
     kept.sort_by_key(order);
     kept
+}
+
+/// How many elements a packed constant has for each result of one row, at least, where one row decides how it lies.
+const READ_BY_ONE_ROW: i64 = 8;
+
+/// The schedule for all sizes that reads constants as they are, if `all` packs one so that no version for one row can
+/// read it, and both together cost less: at the typical size and at one row.
+pub fn unpacked(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: ScheduleTarget<'_>,
+    all: &Scheduled,
+) -> Option<Scheduled> {
+    let on = target.profile.model().shaders && target.options.versions != Versions::Off;
+    let &(symbol, ..) = f.symbols.iter().rev().find(|s| s.1 == 1 && s.2 >= BEYOND * ONE_ROW).filter(|_| on)?;
+    let assumed = assume(f, &Version { symbol, below: ONE_ROW, multiple_of: 0 })?;
+    let typical: FxHashMap<Name, i64> = f.typical_sizes(false).into_iter().collect();
+    let one: FxHashMap<Name, i64> = typical.iter().map(|(s, n)| (*s, if *s == symbol { 1 } else { *n })).collect();
+    let elements = |f: &TensorFunction, b: BufferId| f.with_sizes(&one).buffers[b].numel().as_const();
+    let results: i64 = f.outputs().map(|b| elements(f, b)).sum::<Option<_>>()?;
+    let large = |b| elements(f, b).is_some_and(|n| n >= READ_BY_ONE_ROW.saturating_mul(results));
+    let packs = all.function.prepacks.iter().any(|p| large(p.buffer));
+    if !packs || scheduled(assumed.clone(), constants, target, all).is_ok() {
+        return None;
+    }
+    let plain = open::schedule(f, &[], target).ok()?;
+    let row = open::schedule(&assumed.function, &[], target).ok()?;
+    let time =
+        |f: &TensorFunction, sizes| estimate_scheduled(&f.with_sizes(sizes), target.profile).ok().map(|e| e.total());
+    let packed = time(&all.function, &typical)? + time(&all.function, &one)?;
+    (time(&plain.function, &typical)? + time(&row.function, &one)? < packed).then_some(plain)
 }
 
 /// A version for every assumption about every symbol, without comparing costs.
@@ -205,15 +239,26 @@ fn scheduled(
     target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Result<FunctionVersion, String> {
-    let own = open::schedule(&assumed.function, constants, target).map_err(|e| e.to_string())?;
+    let schedule =
+        |constants: &[BufferId]| open::schedule(&assumed.function, constants, target).map_err(|e| e.to_string());
+    let own = schedule(constants)?;
+    if packed(&own) == packed(all) {
+        return finished(assumed, own, all);
+    }
+    let has = |b: &BufferId| all.function.prepacks.iter().any(|p| p.buffer == *b);
+    let kept: Vec<BufferId> = constants.iter().copied().filter(has).collect();
+    let own = schedule(&kept)?;
     finished(assumed, own, all)
+}
+
+/// The constants that are packed, and how.
+fn packed(s: &Scheduled) -> Vec<(BufferId, Fingerprint)> {
+    s.function.prepacks.iter().map(|p| (p.buffer, p.packer.fingerprint())).collect()
 }
 
 /// The version with its schedule, if it reads constants as `all` does.
 fn finished(assumed: Assumed, scheduled: Scheduled, all: &Scheduled) -> Result<FunctionVersion, String> {
     let Assumed { function: before, line, symbol, suffix } = assumed;
-    let packed =
-        |s: &Scheduled| -> Vec<_> { s.function.prepacks.iter().map(|p| (p.buffer, p.packer.fingerprint())).collect() };
     if packed(&scheduled) != packed(all) {
         return Err("its kernels would read a constant packed in another way than those for all sizes".into());
     }
