@@ -60,7 +60,7 @@ pub(crate) struct Chosen<'l, T> {
     pub isa: Isa,
     pub to: &'l mut [f32],
     pub by: [&'l [T]; 2],
-    /// What the first is compared with instead of the second.
+    /// The first is compared with it instead of the second.
     pub limit: Option<T>,
     pub from: [&'l [f32]; 2],
 }

@@ -43,6 +43,8 @@ struct Sides {
     conditions: Vec<Condition>,
     across: Vec<Condition>,
     padding: Option<f32>,
+    /// The same for a sum of integers.
+    integer_padding: i64,
     limits: Vec<End>,
     held: [Option<Index>; 2],
 }
@@ -86,7 +88,8 @@ impl Sides {
     /// taps.
     fn depth<'e>(&self, loops: &'e [Extent], left: &Index, clamps: &[Clamp]) -> Option<(Extent, &'e [Extent])> {
         let free = |e: &Extent| {
-            self.conditions.iter().chain(&self.across).all(|c| c.index.stride(e.slot) == Some(0))
+            self.integer_padding == 0
+                && self.conditions.iter().chain(&self.across).all(|c| c.index.stride(e.slot) == Some(0))
                 && clamps.iter().all(|c| !c.index.uses(e.slot))
                 && left.stride(e.slot).is_some_and(|s| s >= 0)
         };
@@ -217,10 +220,6 @@ impl Translator<'_> {
         });
         let (outer, inner) = loops.split_at(loops.len() - taps.count());
         let Some((depth, taps)) = sides.depth(inner, &plain, &clamps) else { return Ok(None) };
-        let padded_sum = sides.padding.filter(|_| r.combiner == Combiner::Sum);
-        if padded_sum.is_some() && depth.count > 1 {
-            return Ok(None);
-        }
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
@@ -240,8 +239,8 @@ impl Translator<'_> {
             acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
             acc_row: step(rows, store),
             column: columns.slot,
-            padding: sides.padding.filter(|_| padded_sum.is_none()),
-            integer_padding: padded_sum.map_or(0, |x| x as i64),
+            padding: sides.padding,
+            integer_padding: sides.integer_padding,
             row_stride: Some(step(rows, &plain)),
             left_stride: step(depth, &plain),
             right_row: right.map_or(0, |r| step(rows, r)),
@@ -327,7 +326,11 @@ impl Translator<'_> {
         }
         let held = [Some(left.held), right.as_ref().map(|r| r.held.clone())];
         let (left, right) = (left.access, right.map(|r| r.access));
-        Ok(Some(Sides { kind, step, left, right, conditions, across, padding, limits, held }))
+        let (padding, integer_padding) = match alone {
+            Kind::Sum => (None, padding.map_or(0, |x| x as i64)),
+            _ => (padding, 0),
+        };
+        Ok(Some(Sides { kind, step, left, right, conditions, across, padding, integer_padding, limits, held }))
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
