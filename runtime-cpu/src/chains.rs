@@ -163,7 +163,12 @@ macro_rules! body {
             /// # Safety
             /// As [`super::run`].
             $(#[$feature])*
-            pub unsafe fn run(links: &[Link<f32>], (from, read): Side<*const u8>, (to, write): Side<*mut u8>, n: usize) {
+            pub unsafe fn run(
+                links: &[Link<f32>],
+                (from, read): Side<*const u8>,
+                (to, write): Side<*mut u8>,
+                n: usize,
+            ) {
                 let whole = n / AT_ONCE * AT_ONCE;
                 // SAFETY: as said; the lanes behind the last whole block are copied to memory that has one.
                 unsafe {

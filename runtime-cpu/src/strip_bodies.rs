@@ -251,7 +251,7 @@ versions! {
     }
 }
 versions! {
-    /// Combines partial results, those of a row below each other.
+    /// Combines partial results, which lie below each other for a row.
     fn join_parts(combiner: Combiner, turned: &Parts, to: &mut [f32]) {
         #[inline(always)]
         fn all(turned: &Parts, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {

@@ -1,4 +1,4 @@
-//! Leaves of strips whose lanes are combined, all of them or those of each row.
+//! Leaves of strips whose lanes are combined, all of them or row by row.
 
 use crate::execute::{Task, identity, wrong};
 use crate::lanes::Lanes;

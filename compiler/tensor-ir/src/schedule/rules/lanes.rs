@@ -322,13 +322,11 @@ fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, kept: i64) -> Result<Name, D
     match (transposed(&sketch.view(), unit, &loops, &outer), outer.last().copied()) {
         (Some(kept), _) => keep_rows(sketch, kept, LINE, &mut outer)?,
         (None, Some(last)) if unit.reduce.is_none() && inner > 0 && loops.len() > inner => {
-            let extents = outer.iter().map(|v| sketch.extent_of(*v).unwrap_or(1));
-            let (tasks, own) = (extents.product(), sketch.extent_of(last).unwrap_or(1));
+            let extents = |list: &[Name]| list.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product();
+            let (tasks, own): (i64, i64) = (extents(&outer), extents(&[last]));
             let inside = loops[loops.len() - inner..].iter().map(|l| l.extent.as_const().unwrap_or(MOST));
             let more = rows_of_task([own, tasks], inside.product(), MOST, sketch.profile);
-            if more > 1 {
-                keep_rows(sketch, last, more, &mut outer)?;
-            }
+            (more > 1).then(|| keep_rows(sketch, last, more, &mut outer)).transpose()?;
         }
         _ => {}
     }
@@ -347,13 +345,12 @@ fn transposed(view: &View<'_>, unit: &Unit, loops: &[LoopHead], outer: &[Name]) 
     outer.iter().copied().find(|v| unit.reduce.is_none() && *v != inner && large(*v) && turned(*v))
 }
 
-/// Keeps so many rows in a task. Those of a transpose are read together, as they share lines of the cache.
+/// Keeps so many rows in a task. Rows of a transpose are read together, as they share lines of the cache.
 fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, count: i64, outer: &mut [Name]) -> Result<(), Decline> {
     let parts = sketch.split(rows, &[0, count], &["o", "i"])?;
     outer.iter_mut().filter(|v| **v == rows).for_each(|v| *v = parts[0]);
     let order: Vec<Name> = outer.iter().copied().chain([parts[1]]).collect();
-    sketch.reorder(&order)?;
-    Ok(())
+    sketch.reorder(&order).map_err(Decline::from)
 }
 
 /// Keeps the sums of `reduce` in task memory.
