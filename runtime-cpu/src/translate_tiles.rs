@@ -98,6 +98,17 @@ impl Sides {
     }
 }
 
+impl Side {
+    fn is_padded(&self) -> bool {
+        !self.conditions.is_empty() || !self.across.is_empty()
+    }
+}
+
+/// The padding of an extremum, and of a sum of integers.
+fn padding_of(kind: Kind, padding: Option<f32>) -> (Option<f32>, i64) {
+    if kind == Kind::Sum { (None, padding.map_or(0, |x| x as i64)) } else { (padding, 0) }
+}
+
 /// The number that changes no sum or extremum.
 fn nothing(c: Combiner) -> f32 {
     match c {
@@ -281,12 +292,11 @@ impl Translator<'_> {
         let operand = |e: &Expr| {
             // A sum leaves its padding out; an extremum also takes another number, and so does a product of integers.
             let free = alone != Kind::Sum || sums == DType::I32;
-            let fits = |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || free;
+            let fits = |o: &Side| !o.is_padded() || o.padding == nothing || free;
             Ok::<_, String>(self.operand(e, sums, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
-        let padded = !left.conditions.is_empty() || !left.across.is_empty();
-        let padding = Some(left.padding).filter(|x| padded && *x != nothing);
+        let padding = Some(left.padding).filter(|x| left.is_padded() && *x != nothing);
         let right = match second.map(operand).transpose()? {
             Some(None) => return Ok(None),
             other => other.flatten(),
@@ -307,8 +317,7 @@ impl Translator<'_> {
             _ => return Ok(None),
         };
         // The other operand of a product is not in the padding then.
-        let right_padded = right.as_ref().is_some_and(|r| !r.conditions.is_empty() || !r.across.is_empty());
-        if padding.is_some() && alone == Kind::Sum && right_padded {
+        if padding.is_some() && alone == Kind::Sum && right.as_ref().is_some_and(Side::is_padded) {
             return Ok(None);
         }
         // A copy has every tap of the right operand, those in the padding too.
@@ -326,10 +335,7 @@ impl Translator<'_> {
         }
         let held = [Some(left.held), right.as_ref().map(|r| r.held.clone())];
         let (left, right) = (left.access, right.map(|r| r.access));
-        let (padding, integer_padding) = match alone {
-            Kind::Sum => (None, padding.map_or(0, |x| x as i64)),
-            _ => (padding, 0),
-        };
+        let (padding, integer_padding) = padding_of(alone, padding);
         Ok(Some(Sides { kind, step, left, right, conditions, across, padding, integer_padding, limits, held }))
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
