@@ -12,16 +12,16 @@ use crate::index::{Extent, Index, Scene};
 /// Elements of a list, at most.
 const MOST: i64 = 1 << 16;
 
-/// What an index has more in each row and column.
+/// How an index grows in rows and columns.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Along {
     /// Strides, from the first row and column on.
     Even([i64; 2]),
-    /// What each row and each column adds to the index without them.
+    /// Numbers that each row and each column adds to the index without them.
     Listed(Box<[List; 2]>),
 }
 
-/// What each row or column adds.
+/// Numbers that rows or columns add.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct List {
     pub added: Vec<i32>,
@@ -91,7 +91,7 @@ impl List {
         let ends = ends(&added);
         Some(List { added, runs, ends })
     }
-    /// What `count` iterations from one on add.
+    /// The numbers of `count` iterations from one on.
     pub(crate) fn part(&self, from: usize, count: usize) -> Listed<'_> {
         Listed { added: &self.added[from..][..count], runs: &self.runs[from..][..count] }
     }

@@ -6,43 +6,9 @@
 //! ```
 
 use crate::isa::Isa;
-use crate::strip_program::{Code, IntWork, Operand, Step, Work};
-use crate::vectors;
+use crate::strip_program::{Code, IntWork, Link, Operand, Step, Work};
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, UnaryOp};
-
-/// A step of a chain; numbers are uniforms, by their number.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Link<T> {
-    /// From an integer.
-    ToFloat,
-    Add(T),
-    Sub(T),
-    Mul(T),
-    Div(T),
-    Max(T),
-    Min(T),
-    Round,
-    /// To an integer between these.
-    ToInt(f32, f32),
-}
-
-impl<T: Copy> Link<T> {
-    /// The same with other numbers.
-    pub(crate) fn map<U>(self, f: impl Fn(T) -> U) -> Link<U> {
-        match self {
-            Link::ToFloat => Link::ToFloat,
-            Link::Add(x) => Link::Add(f(x)),
-            Link::Sub(x) => Link::Sub(f(x)),
-            Link::Mul(x) => Link::Mul(f(x)),
-            Link::Div(x) => Link::Div(f(x)),
-            Link::Max(x) => Link::Max(f(x)),
-            Link::Min(x) => Link::Min(f(x)),
-            Link::Round => Link::Round,
-            Link::ToInt(low, high) => Link::ToInt(low, high),
-        }
-    }
-}
 
 /// The lanes that a step reads, and the link that it is.
 fn link(work: &Work) -> Option<(Operand, Link<usize>)> {
@@ -127,98 +93,135 @@ impl Lies {
     }
 }
 
+/// Where lanes lie: their first one, and how.
+type Side<P> = (P, Lies);
+
+macro_rules! body {
+    ($(#[$feature:meta])* $name:ident) => {
+        mod $name {
+            use super::{Lies, Link, Side};
+            use crate::vectors::$name::*;
+
+            const VECTORS: usize = 4;
+            const AT_ONCE: usize = VECTORS * LANES;
+
+            /// The links of a block of lanes that were loaded as `read`.
+            $(#[$feature])*
+            #[inline]
+            fn apply(links: &[Link<f32>], read: Lies, v: &mut [Vector; VECTORS]) {
+                macro_rules! each {
+                    (|$a:ident| $e:expr) => {
+                        for v in &mut *v {
+                            let $a = *v;
+                            *v = $e;
+                        }
+                    };
+                }
+                for link in links {
+                    match *link {
+                        // Bytes are numbers when they are loaded.
+                        Link::ToFloat if read == Lies::Words => each!(|a| to_float(a)),
+                        Link::ToFloat => {}
+                        Link::Add(x) => each!(|a| add(a, splat(x))),
+                        Link::Sub(x) => each!(|a| sub(a, splat(x))),
+                        Link::Mul(x) => each!(|a| mul(a, splat(x))),
+                        Link::Div(x) => each!(|a| div(a, splat(x))),
+                        Link::Max(x) => each!(|a| keep_max(a, splat(x))),
+                        Link::Min(x) => each!(|a| keep_min(a, splat(x))),
+                        Link::Round => each!(|a| round(a)),
+                        Link::ToInt(low, high) => each!(|a| to_int(a, low, high)),
+                    }
+                }
+            }
+
+            /// # Safety
+            /// A block of lanes is readable and writable.
+            $(#[$feature])*
+            #[inline]
+            unsafe fn block(links: &[Link<f32>], (from, read): Side<*const u8>, (to, write): Side<*mut u8>) {
+                let mut v = [splat(0.0); VECTORS];
+                // SAFETY: as said.
+                unsafe {
+                    for (i, v) in v.iter_mut().enumerate() {
+                        let place = from.add(i * LANES * read.size());
+                        *v = match read {
+                            Lies::Words => load(mask(LANES), place.cast()),
+                            Lies::Bytes(signed) => load_bytes(signed, place),
+                        };
+                    }
+                    apply(links, read, &mut v);
+                    for (i, v) in v.into_iter().enumerate() {
+                        let place = to.add(i * LANES * write.size());
+                        match write {
+                            Lies::Words => store(mask(LANES), place.cast(), v),
+                            Lies::Bytes(_) => store_bytes(place, v),
+                        }
+                    }
+                }
+            }
+
+            /// # Safety
+            /// As [`super::run`].
+            $(#[$feature])*
+            pub unsafe fn run(
+                links: &[Link<f32>],
+                (from, read): Side<*const u8>,
+                (to, write): Side<*mut u8>,
+                n: usize,
+            ) {
+                let whole = n / AT_ONCE * AT_ONCE;
+                // SAFETY: as said; the lanes behind the last whole block are copied to memory that has one.
+                unsafe {
+                    for at in (0..whole).step_by(AT_ONCE) {
+                        block(links, (from.add(at * read.size()), read), (to.add(at * write.size()), write));
+                    }
+                    if whole < n {
+                        let (mut first, mut last) = ([0f32; AT_ONCE], [0f32; AT_ONCE]);
+                        let source = from.add(whole * read.size());
+                        source.copy_to_nonoverlapping(first.as_mut_ptr().cast(), (n - whole) * read.size());
+                        block(links, (first.as_ptr().cast(), read), (last.as_mut_ptr().cast(), write));
+                        let lanes = last.as_ptr().cast::<u8>();
+                        lanes.copy_to_nonoverlapping(to.add(whole * write.size()), (n - whole) * write.size());
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+body!(
+    #[target_feature(enable = "avx512f,avx512bw")]
+    avx512
+);
+#[cfg(target_arch = "x86_64")]
+body!(
+    #[target_feature(enable = "avx2,fma,f16c")]
+    avx2
+);
+#[cfg(target_arch = "aarch64")]
+body!(
+    #[target_feature(enable = "neon")]
+    neon
+);
+body!(portable);
+
 /// Runs links over `n` lanes.
 ///
 /// # Safety
 /// So many lanes are readable and writable, and are the same ones or lie apart. The machine has `isa`.
-pub(crate) unsafe fn run(
-    isa: Isa,
-    links: &[Link<f32>],
-    (from, read): (*const u8, Lies),
-    (to, write): (*mut u8, Lies),
-    n: usize,
-) {
-    macro_rules! each {
-        ($v:ident, |$a:ident| $e:expr) => {
-            for v in &mut $v {
-                let $a = *v;
-                *v = $e;
-            }
-        };
-    }
-    macro_rules! body {
-        ($name:ident $(, $feature:literal)?) => {{
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn all(
-                links: &[Link<f32>],
-                (from, read): (*const u8, Lies),
-                (to, write): (*mut u8, Lies),
-                n: usize,
-            ) {
-                use vectors::$name::*;
-                const AT_ONCE: usize = 4 * LANES;
-                let [size, width] = [read.size(), write.size()];
-                let mut at = 0;
-                while at < n {
-                    let (mut source, mut target) = (from.wrapping_add(at * size), to.wrapping_add(at * width));
-                    let own = target;
-                    let (mut first, mut last) = ([0f32; AT_ONCE], [0f32; AT_ONCE]);
-                    let rest = n - at;
-                    // SAFETY: a whole block is there, or its lanes are copied to memory that has one.
-                    unsafe {
-                        if rest < AT_ONCE {
-                            source.copy_to_nonoverlapping(first.as_mut_ptr().cast(), rest * size);
-                            (source, target) = (first.as_ptr().cast(), last.as_mut_ptr().cast());
-                        }
-                        let mut v = [splat(0.0); 4];
-                        for (i, v) in v.iter_mut().enumerate() {
-                            let place = source.add(i * LANES * size);
-                            *v = match read {
-                                Lies::Words => load(mask(LANES), place.cast()),
-                                Lies::Bytes(signed) => load_bytes(signed, place),
-                            };
-                        }
-                        for link in links {
-                            match *link {
-                                // Bytes are numbers when they are loaded.
-                                Link::ToFloat if read == Lies::Words => each!(v, |x| to_float(x)),
-                                Link::ToFloat => {}
-                                Link::Add(x) => each!(v, |a| add(a, splat(x))),
-                                Link::Sub(x) => each!(v, |a| sub(a, splat(x))),
-                                Link::Mul(x) => each!(v, |a| mul(a, splat(x))),
-                                Link::Div(x) => each!(v, |a| div(a, splat(x))),
-                                Link::Max(x) => each!(v, |a| keep_max(a, splat(x))),
-                                Link::Min(x) => each!(v, |a| keep_min(a, splat(x))),
-                                Link::Round => each!(v, |a| round(a)),
-                                Link::ToInt(low, high) => each!(v, |a| to_int(a, low, high)),
-                            }
-                        }
-                        for (i, v) in v.into_iter().enumerate() {
-                            let place = target.add(i * LANES * width);
-                            match write {
-                                Lies::Words => store(mask(LANES), place.cast(), v),
-                                Lies::Bytes(_) => store_bytes(place, v),
-                            }
-                        }
-                        if rest < AT_ONCE {
-                            last.as_ptr().cast::<u8>().copy_to_nonoverlapping(own, rest * width);
-                        }
-                    }
-                    at += AT_ONCE;
-                }
-            }
-            // SAFETY: as said.
-            unsafe { all(links, (from, read), (to, write), n) }
-        }};
-    }
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => body!(avx512, "avx512f,avx512bw"),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => body!(avx2, "avx2,fma,f16c"),
-        #[cfg(target_arch = "aarch64")]
-        Isa::Neon => body!(neon, "neon"),
-        _ => body!(portable),
+pub(crate) unsafe fn run(isa: Isa, links: &[Link<f32>], from: Side<*const u8>, to: Side<*mut u8>, n: usize) {
+    // SAFETY: as said.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::run(links, from, to, n),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::run(links, from, to, n),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => neon::run(links, from, to, n),
+            _ => portable::run(links, from, to, n),
+        }
     }
 }
 

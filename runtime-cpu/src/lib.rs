@@ -74,6 +74,8 @@ mod session;
 mod share;
 mod strip_bodies;
 mod strip_code;
+mod strip_elements;
+mod strip_folds;
 mod strip_ints;
 mod strip_program;
 mod strips;

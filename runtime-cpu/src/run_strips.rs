@@ -1,35 +1,24 @@
 //! Runs leaves as strips.
 
 use crate::along::{Along, List, Listed};
-use crate::chains::{self, Lies, Link};
-use crate::execute::{Line, Task, holding, identity, wrong};
+use crate::chains::{self, Lies};
+use crate::execute::{Line, Task, holding, wrong};
 use crate::form::Form;
 use crate::index::{Condition, Index};
-use crate::integers;
 use crate::isa::Isa;
-use crate::lanes::Lanes;
 use crate::listed;
-use crate::memory::{Element, Source, Span, View};
+use crate::memory::{Source, Span, View};
 use crate::program::Extent;
 use crate::strip_bodies as bodies;
-use crate::strip_program::{Code, Operand, Step, Strips, Uniform, Work};
-use crate::tile_memory::{LANES, PITCH, StripMemory};
-use crate::turned::turn;
-use crate::vectors::prefetch;
-use half::{bf16, f16};
-use tensor_ir::tir::{Combiner, Real, WithBinary, WithUnary};
+use crate::strip_elements::{all, filled, get, is_byte, is_lane, known, lane, lanes, of_int, read, write, write_ints};
+use crate::strip_program::{Code, Link, Operand, Step, Strips, Uniform, Work};
+use crate::tile_memory::{LANES, Lane, PITCH, StripMemory};
+use tensor_ir::tir::{Real, WithBinary, WithUnary};
 
 /// Rows of a strip that transposes.
 const ROWS: usize = 16;
 /// Registers for what a choice takes that is the same in all lanes.
 const FILLED: usize = 4;
-
-/// An operand of a step in the strip at work.
-#[derive(Clone, Copy)]
-pub(crate) enum Lane {
-    All(f32),
-    At(*const f32),
-}
 
 /// A part of a leaf: its rows and columns.
 #[derive(Clone, Copy)]
@@ -39,7 +28,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// What the rows and columns of a strip add, which begins there in a part that begins at `origin`.
+    /// The numbers that rows and columns of a strip add, which begins there in a part that begins at `origin`.
     pub(crate) fn within<'l>(&self, lists: &'l [List; 2], origin: [usize; 2], at: [usize; 2]) -> [Listed<'l>; 2] {
         let counts = [self.rows, self.columns];
         [0, 1].map(|i| lists[i].part(origin[i] + at[i], counts[i]))
@@ -233,7 +222,14 @@ impl Task<'_> {
             };
         }
     }
-    fn strip_span(&self, s: &Strips, n: usize, at: [usize; 2], strip: Part, m: &StripMemory) -> (View, Span) {
+    pub(crate) fn strip_span(
+        &self,
+        s: &Strips,
+        n: usize,
+        at: [usize; 2],
+        strip: Part,
+        m: &StripMemory,
+    ) -> (View, Span) {
         let p = &s.places[n];
         let Along::Even(strides) = p.along else { wrong() };
         let first = m.first[n] + at[0] as i64 * strides[0] + at[1] as i64 * strides[1];
@@ -270,58 +266,6 @@ impl Task<'_> {
                 write(self.isa, &view, &span, &Source::Memory(lanes));
             }
         }
-    }
-    /// Combines all lanes of a part into its element.
-    fn fold_part(&mut self, s: &Strips, c: Combiner, code: &Code, part: Part, m: &mut StripMemory) {
-        let Lanes::F(Source::Splat(nothing)) = identity(c, tensor_ir::dtype::DType::F32) else { wrong() };
-        let mut sums = [nothing; bodies::SUMS];
-        let results = if s.by_row { part.rows } else { 1 };
-        let mut folded = std::mem::take(&mut m.folded);
-        folded.clear();
-        folded.resize(results, nothing);
-        self.each_strip(s, code, part, m, &mut |t, m, at, strip| {
-            let kept = s.keeps.map(|n| t.strip_span(s, n, at, strip, m)).filter(|(_, span)| span.is_contiguous());
-            let own = kept.map(|(view, span)| view.pointer(span.first));
-            if let Some(last) = code.steps.last() {
-                let to = own.unwrap_or(m.register(last.to));
-                t.step(s, &last.work, at, strip, to, m);
-            }
-            let n = strip.rows * strip.columns;
-            let lanes = match (lane(code.result, m), own) {
-                (_, Some(own)) => own.cast_const(),
-                (Lane::All(x), None) => filled(m, s, 0, x, n),
-                (Lane::At(from), None) => from,
-            };
-            // SAFETY: the result has the lanes of the strip.
-            let all = unsafe { std::slice::from_raw_parts(lanes, n) };
-            if s.by_row && strip.columns == part.columns {
-                return bodies::fold_rows(t.isa, all, c, nothing, &mut folded[at[0]..][..strip.rows]);
-            }
-            bodies::fold(t.isa, all, c, &mut sums);
-            if s.by_row && at[1] + strip.columns == part.columns {
-                bodies::one(t.isa, c, &mut sums, &mut folded[at[0]]);
-                sums.fill(nothing);
-            }
-        });
-        if !s.by_row {
-            bodies::one(self.isa, c, &mut sums, &mut folded[0]);
-        }
-        let begins = s.begins.as_ref().is_some_and(|b| b.iter().all(|slot| self.env[*slot] == 0));
-        let results = Part { rows: results, columns: 1 };
-        let (view, span) = self.strip_span(s, s.places.len() - 1, [0, 0], results, m);
-        if !begins {
-            let n = folded.len();
-            folded.resize(3 * n, 0.0);
-            let (new, rest) = folded.split_at_mut(n);
-            let (old, to) = rest.split_at_mut(n);
-            read(self.isa, &view, &span, old, &mut m.wide);
-            let [a, b] = [old, new].map(|x| Lane::At(x.as_ptr()));
-            c.operator().with::<f32, _>(Zipped { isa: self.isa, to, a, b });
-            folded.copy_within(2 * n.., 0);
-            folded.truncate(n);
-        }
-        write(self.isa, &view, &span, &Source::Memory(&folded));
-        m.folded = folded;
     }
     /// Runs the links of a chain over the lanes of a strip.
     fn chain(
@@ -399,8 +343,8 @@ impl Task<'_> {
             Work::Polynomial(x, numbers) => bodies::polynomial(isa, numbers, to, all(s, 0, *x, n, m)),
             Work::Choose(op, all) => {
                 let limit = if let Lane::All(y) = lane(Some(all[1]), m) { Some(y) } else { None };
-                let [x, a, b] = [0, 2, 3].map(|i| self::all(s, i, all[i], n, m));
-                let y = if limit.is_some() { x } else { self::all(s, 1, all[1], n, m) };
+                let [x, a, b] = [0, 2, 3].map(|i| known(s, i, lane(Some(all[i]), m), n, m));
+                let y = if limit.is_some() { x } else { known(s, 1, lane(Some(all[1]), m), n, m) };
                 op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], limit, from: [a, b] });
             }
             Work::Chain(..) => {}
@@ -417,160 +361,10 @@ fn span([row_stride, column_stride]: [i64; 2], first: i64, part: Part) -> Span {
     Span { first, rows: part.rows, columns: part.columns, row_stride, column_stride }
 }
 
-pub(crate) fn lane(o: Option<Operand>, m: &mut StripMemory) -> Lane {
-    match o {
-        Some(Operand::Uniform(i)) => Lane::All(m.uniforms[i]),
-        Some(Operand::Place(i)) => m.lanes[i],
-        Some(Operand::Register(r)) => Lane::At(m.register(r)),
-        None => wrong(),
-    }
-}
-
-/// The lanes of an operand that differs from lane to lane.
-pub(crate) fn lanes<'a>(l: Lane, n: usize) -> &'a [f32] {
-    match l {
-        // SAFETY: operands have the lanes of the strip; no step writes a register that it reads.
-        Lane::At(from) => unsafe { std::slice::from_raw_parts(from, n) },
-        Lane::All(_) => wrong(),
-    }
-}
-
-/// The lanes of an operand, also where they are all the same.
-pub(crate) fn all<'a>(s: &Strips, i: usize, o: Operand, n: usize, m: &mut StripMemory) -> &'a [f32] {
-    let l = lane(Some(o), m);
-    known(s, i, l, n, m)
-}
-
-pub(crate) fn known<'a>(s: &Strips, i: usize, l: Lane, n: usize, m: &mut StripMemory) -> &'a [f32] {
-    match l {
-        Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
-        at => lanes(at, n),
-    }
-}
-
-/// A register that has the number in all lanes.
-pub(crate) fn filled(m: &mut StripMemory, s: &Strips, i: usize, x: f32, n: usize) -> *const f32 {
-    let to = m.register(s.registers + s.places.len() + i);
-    // SAFETY: a register has room for a strip.
-    unsafe { std::slice::from_raw_parts_mut(to, n) }.fill(x);
-    to
-}
-
-fn get(view: &View, at: i64) -> f32 {
-    match view.form() {
-        Form::F16 => view.get::<f16>(at),
-        Form::BF16 => view.get::<bf16>(at),
-        _ => view.get::<f32>(at),
-    }
-}
-
-fn is_byte(f: Form) -> bool {
-    matches!(f, Form::I8 | Form::U8)
-}
-
 /// The last step of a code makes bytes of numbers.
 fn ends_in_bytes(code: &Code) -> bool {
     let last = code.steps.last().filter(|l| code.result == Some(Operand::Register(l.to)));
     last.is_some_and(|l| matches!(&l.work, Work::Chain(_, links) if matches!(links.last(), Some(Link::ToInt(..)))))
-}
-
-/// Elements are lanes as they lie.
-fn is_lane(f: Form) -> bool {
-    matches!(f, Form::F32 | Form::I32 | Form::U32)
-}
-
-/// An integer as a lane.
-pub(crate) fn of_int(x: i32) -> f32 {
-    f32::from_bits(x as u32)
-}
-
-fn read(isa: Isa, view: &View, span: &Span, to: &mut [f32], wide: &mut Vec<i64>) {
-    match view.form() {
-        Form::I8 | Form::U8 if span.column_stride == 1 => {
-            for (row, to) in (0i64..).zip(to.chunks_exact_mut(span.columns)) {
-                let own = Span { first: span.first + row * span.row_stride, rows: 1, ..*span };
-                bodies::widen_bytes(isa, view.form() == Form::I8, view.slice::<u8>(&own), to);
-            }
-        }
-        Form::I8 | Form::U8 => {
-            wide.resize(to.len(), 0);
-            match view.form() {
-                Form::I8 => view.read::<i8>(span, wide),
-                _ => view.read::<u8>(span, wide),
-            }
-            to.iter_mut().zip(wide).for_each(|(to, x)| *to = of_int(*x as i32));
-        }
-        Form::F16 => view.read::<f16>(span, to),
-        Form::BF16 => view.read::<bf16>(span, to),
-        _ if span.is_turned() => {
-            view.require(span);
-            let from = view.pointer::<f32>(span.first).cast_const();
-            for c in 0..span.columns {
-                // Each column is a stream of its own, more of them than a processor follows: the rows after the next.
-                let column = from.wrapping_offset(c as isize * span.column_stride as isize);
-                prefetch(column.wrapping_add(2 * span.rows), span.rows);
-            }
-            assert!(to.len() >= span.rows * span.columns);
-            // SAFETY: every place of the span was just checked, and the lanes have room for it.
-            unsafe {
-                turn(isa, from, span.column_stride as isize, to.as_mut_ptr(), [span.rows, span.columns]);
-            }
-        }
-        _ => view.read::<f32>(span, to),
-    }
-}
-
-fn write(isa: Isa, view: &View, span: &Span, from: &Source<'_, f32>) {
-    fn all<T: Element<Lane = f32>>(view: &View, span: &Span, from: &Source<'_, f32>) {
-        view.write::<T>(span, from, 0, None);
-    }
-    match view.form() {
-        Form::F16 => all::<f16>(view, span, from),
-        Form::BF16 => all::<bf16>(view, span, from),
-        Form::I64 => write_longs(isa, view, span, from),
-        _ => all::<f32>(view, span, from),
-    }
-}
-
-/// Writes numbers as integers of 64 bits.
-fn write_longs(isa: Isa, view: &View, span: &Span, from: &Source<'_, f32>) {
-    let mut longs = [0; LANES];
-    let n = span.rows * span.columns;
-    let longs = &mut longs[..n];
-    match from.lanes() {
-        Ok(lanes) => bodies::to_longs(isa, longs, &lanes[..n]),
-        Err(x) => longs.fill(x as i64),
-    }
-    view.write::<i64>(span, &Source::Memory(longs), 0, None);
-}
-
-/// Writes integers to elements of another form, or elements that do not lie next to each other.
-pub(crate) fn write_ints(isa: Isa, view: &View, span: &Span, from: Lane, m: &mut StripMemory) {
-    let n = span.rows * span.columns;
-    match (view.form(), from) {
-        (Form::I8 | Form::U8, Lane::At(_)) if span.column_stride == 1 => {
-            view.require(span);
-            let (to, stride) = (view.bytes_of(span.first), span.row_stride as isize);
-            return integers::narrow(isa, lanes(from, n), span.columns, to, stride);
-        }
-        (Form::I32 | Form::U32, Lane::At(_)) => {
-            return view.write::<f32>(span, &Source::Memory(lanes(from, n)), 0, None);
-        }
-        _ => {}
-    }
-    m.wide.clear();
-    match from {
-        Lane::All(x) => m.wide.resize(n, i64::from(x.to_bits() as i32)),
-        at => m.wide.extend(lanes(at, n).iter().map(|x| i64::from(x.to_bits() as i32))),
-    }
-    let from = Source::Memory(&m.wide[..]);
-    match view.form() {
-        Form::I8 => view.write::<i8>(span, &from, 0, None),
-        Form::U8 => view.write::<u8>(span, &from, 0, None),
-        Form::I64 => view.write::<i64>(span, &from, 0, None),
-        Form::U32 => view.write::<u32>(span, &from, 0, None),
-        _ => view.write::<i32>(span, &from, 0, None),
-    }
 }
 
 /// The function of one operand.
@@ -588,11 +382,11 @@ impl WithUnary<f32> for Mapped<'_> {
 }
 
 /// The function of two operands, of which one differs from lane to lane.
-struct Zipped<'l> {
-    isa: Isa,
-    to: &'l mut [f32],
-    a: Lane,
-    b: Lane,
+pub(crate) struct Zipped<'l> {
+    pub isa: Isa,
+    pub to: &'l mut [f32],
+    pub a: Lane,
+    pub b: Lane,
 }
 
 impl WithBinary<f32, f32> for Zipped<'_> {

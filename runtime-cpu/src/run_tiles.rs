@@ -227,38 +227,6 @@ impl Task<'_> {
             row = end;
         }
     }
-    /// Runs a row whose taps in the padding read the number that is there. Those of `m.taps` are in bounds and not in
-    /// it, rows `stride` apart.
-    fn padded_row(&self, p: &Place<'_>, row: i64, stride: i64, m: &mut TileMemory) {
-        let (t, view) = (p.t, &self.views[p.t.left.buffer]);
-        let (start, columns) = (p.columns.start, p.columns.end - p.columns.start);
-        let padding = f32::from_bits(t.integer_padding as i32 as u32);
-        let TileMemory { zeros, copy, table, taps: own, steps, .. } = m;
-        zeros.clear();
-        zeros.resize(columns as usize, padding);
-        copy.elements.resize(copy.elements.len().max(own.len() * columns as usize), 0.0);
-        let mut copies = copy.elements.chunks_exact_mut(columns as usize).zip(own.iter());
-        table.clear();
-        table.resize(p.taps.len() * (row as usize + 1), std::ptr::null());
-        for (tap, at) in p.taps.iter().zip(table.iter_mut().skip(row as usize).step_by(row as usize + 1)) {
-            // The right operand tells taps apart.
-            let inside = own.iter().position(|o| o[1] == tap[1]);
-            let lanes = match inside.and_then(|n| copies.next().map(|(to, _)| (to, own[n][0]))) {
-                None => zeros.as_ptr(),
-                Some((to, left)) => {
-                    let from = view.bytes_of(p.first[0] + left as i64 + row * stride + start);
-                    // SAFETY: the caller has checked these elements.
-                    unsafe { halves::widen(self.isa, view.form(), from, to) };
-                    to.as_ptr()
-                }
-            };
-            *at = lanes.wrapping_sub(start as usize);
-        }
-        let mut operands = self.operands(p, row, p.taps, steps);
-        (operands.table, operands.table_rows) = (table, row as usize + 1);
-        // SAFETY: each tap has a row of these columns; the rest as in `call`.
-        unsafe { tile::run(self.isa, &operands, row as usize..row as usize + 1) };
-    }
     /// Where results go, and the steps before that; `None` if all rows or columns are left out.
     fn target(&self, t: &RegisterTile, m: &mut TileMemory) -> Option<Target> {
         m.steps.clear();

@@ -60,7 +60,7 @@ pub(crate) struct Chosen<'l, T> {
     pub isa: Isa,
     pub to: &'l mut [f32],
     pub by: [&'l [T]; 2],
-    /// What the first is compared with instead of the second.
+    /// The first is compared with it instead of the second.
     pub limit: Option<T>,
     pub from: [&'l [f32]; 2],
 }
@@ -251,7 +251,7 @@ versions! {
     }
 }
 versions! {
-    /// Combines partial results, those of a row below each other.
+    /// Combines partial results, which lie below each other for a row.
     fn join_parts(combiner: Combiner, turned: &Parts, to: &mut [f32]) {
         #[inline(always)]
         fn all(turned: &Parts, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {

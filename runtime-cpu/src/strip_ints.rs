@@ -3,10 +3,11 @@
 use crate::execute::Task;
 use crate::isa::Isa;
 use crate::memory::Span;
-use crate::run_strips::{Lane, Part, all, known, lane, of_int, write_ints};
+use crate::run_strips::Part;
 use crate::strip_bodies as bodies;
+use crate::strip_elements::{all, known, lane, of_int, write_ints};
 use crate::strip_program::{Code, IntWork, Strips};
-use crate::tile_memory::StripMemory;
+use crate::tile_memory::{Lane, StripMemory};
 use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::scalar;
 use tensor_ir::tir::{BinaryOp, Combiner, WithBinary, WithUnary};

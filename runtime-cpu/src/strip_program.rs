@@ -1,7 +1,6 @@
 //! The parts of a leaf that runs as strips; see `strips`.
 
 use crate::along::Along;
-use crate::chains::Link;
 use crate::index::{Condition, Extent, Index, Slot};
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
@@ -79,6 +78,39 @@ pub(crate) enum Operand {
     /// Lanes at a place, by its number.
     Place(usize),
     Register(usize),
+}
+
+/// A step of a chain; numbers are uniforms, by their number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Link<T> {
+    /// From an integer.
+    ToFloat,
+    Add(T),
+    Sub(T),
+    Mul(T),
+    Div(T),
+    Max(T),
+    Min(T),
+    Round,
+    /// To an integer between these.
+    ToInt(f32, f32),
+}
+
+impl<T: Copy> Link<T> {
+    /// The same with other numbers.
+    pub(crate) fn map<U>(self, f: impl Fn(T) -> U) -> Link<U> {
+        match self {
+            Link::ToFloat => Link::ToFloat,
+            Link::Add(x) => Link::Add(f(x)),
+            Link::Sub(x) => Link::Sub(f(x)),
+            Link::Mul(x) => Link::Mul(f(x)),
+            Link::Div(x) => Link::Div(f(x)),
+            Link::Max(x) => Link::Max(f(x)),
+            Link::Min(x) => Link::Min(f(x)),
+            Link::Round => Link::Round,
+            Link::ToInt(low, high) => Link::ToInt(low, high),
+        }
+    }
 }
 
 /// The work of a step.

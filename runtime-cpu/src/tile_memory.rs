@@ -1,9 +1,8 @@
 //! Memory of a thread for the tiles and strips that it runs one after another.
 
-use crate::chains::Link;
 use crate::copied::{Copied, Kept};
 use crate::memory::Line;
-use crate::run_strips::Lane;
+use crate::strip_program::Link;
 use crate::tile::Step;
 
 /// Memory for what is found of a tile, used again.
@@ -42,6 +41,13 @@ pub(crate) const LANES: usize = 512;
 /// From one register to the next: an odd number of lines of the cache, so that a lane of several registers shares no
 /// set of it.
 pub(crate) const PITCH: usize = LANES + 48;
+
+/// An operand of a step in the strip at work.
+#[derive(Clone, Copy)]
+pub(crate) enum Lane {
+    All(f32),
+    At(*const f32),
+}
 
 /// Memory of strips.
 #[derive(Default)]

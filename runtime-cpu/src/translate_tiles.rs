@@ -44,6 +44,8 @@ struct Sides {
     conditions: Vec<Condition>,
     across: Vec<Condition>,
     padding: Option<f32>,
+    /// The same for a sum of integers.
+    integer_padding: i64,
     limits: Vec<End>,
     held: [Option<Index>; 2],
 }
@@ -87,13 +89,25 @@ impl Sides {
     /// taps.
     fn depth<'e>(&self, loops: &'e [Extent], left: &Index, clamps: &[Clamp]) -> Option<(Extent, &'e [Extent])> {
         let free = |e: &Extent| {
-            self.conditions.iter().chain(&self.across).all(|c| c.index.stride(e.slot) == Some(0))
+            self.integer_padding == 0
+                && self.conditions.iter().chain(&self.across).all(|c| c.index.stride(e.slot) == Some(0))
                 && clamps.iter().all(|c| !c.index.uses(e.slot))
                 && left.stride(e.slot).is_some_and(|s| s >= 0)
         };
         let (last, around) = loops.split_last()?;
         Some(if free(last) { (*last, around) } else { (Extent { slot: usize::MAX, count: 1 }, loops) })
     }
+}
+
+impl Side {
+    fn is_padded(&self) -> bool {
+        !self.conditions.is_empty() || !self.across.is_empty()
+    }
+}
+
+/// The padding of an extremum, and of a sum of integers.
+fn padding_of(kind: Kind, padding: Option<f32>) -> (Option<f32>, i64) {
+    if kind == Kind::Sum { (None, padding.map_or(0, |x| x as i64)) } else { (padding, 0) }
 }
 
 /// The number that changes no sum or extremum.
@@ -217,10 +231,6 @@ impl Translator<'_> {
         });
         let (outer, inner) = loops.split_at(loops.len() - taps.count());
         let Some((depth, taps)) = sides.depth(inner, &plain, &clamps) else { return Ok(None) };
-        let padded_sum = sides.padding.filter(|_| r.combiner == Combiner::Sum);
-        if padded_sum.is_some() && depth.count > 1 {
-            return Ok(None);
-        }
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
@@ -240,8 +250,8 @@ impl Translator<'_> {
             acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
             acc_row: step(rows, store),
             column: columns.slot,
-            padding: sides.padding.filter(|_| padded_sum.is_none()),
-            integer_padding: padded_sum.map_or(0, |x| x as i64),
+            padding: sides.padding,
+            integer_padding: sides.integer_padding,
             row_stride: Some(step(rows, &plain)),
             left_stride: step(depth, &plain),
             right_row: right.map_or(0, |r| step(rows, r)),
@@ -282,12 +292,11 @@ impl Translator<'_> {
         let operand = |e: &Expr| {
             // A sum leaves its padding out; an extremum also takes another number, and so does a product of integers.
             let free = alone != Kind::Sum || sums == DType::I32;
-            let fits = |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || free;
+            let fits = |o: &Side| !o.is_padded() || o.padding == nothing || free;
             Ok::<_, String>(self.operand(e, sums, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
-        let padded = !left.conditions.is_empty() || !left.across.is_empty();
-        let padding = Some(left.padding).filter(|x| padded && *x != nothing);
+        let padding = Some(left.padding).filter(|x| left.is_padded() && *x != nothing);
         let right = match second.map(operand).transpose()? {
             Some(None) => return Ok(None),
             other => other.flatten(),
@@ -308,8 +317,7 @@ impl Translator<'_> {
             _ => return Ok(None),
         };
         // The other operand of a product is not in the padding then.
-        let right_padded = right.as_ref().is_some_and(|r| !r.conditions.is_empty() || !r.across.is_empty());
-        if padding.is_some() && alone == Kind::Sum && right_padded {
+        if padding.is_some() && alone == Kind::Sum && right.as_ref().is_some_and(Side::is_padded) {
             return Ok(None);
         }
         // A copy has every tap of the right operand, those in the padding too.
@@ -327,7 +335,8 @@ impl Translator<'_> {
         }
         let held = [Some(left.held), right.as_ref().map(|r| r.held.clone())];
         let (left, right) = (left.access, right.map(|r| r.access));
-        Ok(Some(Sides { kind, step, left, right, conditions, across, padding, limits, held }))
+        let (padding, integer_padding) = padding_of(alone, padding);
+        Ok(Some(Sides { kind, step, left, right, conditions, across, padding, integer_padding, limits, held }))
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };

@@ -12,6 +12,7 @@ use super::analysis::{contraction, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
 use super::packing::{pack_constants, to_pack};
+use super::row_tasks::rows_of_task;
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
@@ -129,10 +130,10 @@ fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
             None => inner.push(part),
         }
     }
-    if let Some(n) =
-        outer.last().filter(|_| kept > 0 && unit.reduce.is_none() && transposed_loop(view, unit, kept).is_none())
-    {
-        let more = more_rows(*n, inner.iter().product(), tasks as i64, i64::from(view.profile.cores));
+    let around: Vec<Name> = loops[..outer.len()].iter().map(|l| l.var).collect();
+    let alone = kept > 0 && unit.reduce.is_none() && transposed(view, unit, &loops, &around).is_none();
+    if let Some(n) = outer.last().filter(|_| alone) {
+        let more = rows_of_task([*n, tasks as i64], inner.iter().product(), MOST, view.profile);
         tasks /= more as f64;
         inner.insert(0, more);
     }
@@ -172,13 +173,6 @@ fn kept_alone(extents: &[i64], cores: i64, mut inner: usize) -> usize {
         inner += 1;
     }
     inner
-}
-
-/// Iterations of the loop around so many lanes that a task keeps too, of the `n` that it has: tasks as long as runs of
-/// lanes may be, where enough are left.
-fn more_rows(n: i64, lanes: i64, tasks: i64, cores: i64) -> i64 {
-    let fits = |d: &i64| n % d == 0 && lanes.saturating_mul(*d) <= MOST && tasks / d >= cores * TASKS_OF_CORE;
-    (1..=n.min(MOST)).rev().find(fits).unwrap_or(1)
 }
 
 /// Results of a product that differ in constants alone, lane by lane: they read the same elements.
@@ -328,13 +322,11 @@ fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, kept: i64) -> Result<Name, D
     match (transposed(&sketch.view(), unit, &loops, &outer), outer.last().copied()) {
         (Some(kept), _) => keep_rows(sketch, kept, LINE, &mut outer)?,
         (None, Some(last)) if unit.reduce.is_none() && inner > 0 && loops.len() > inner => {
-            let extents = outer.iter().map(|v| sketch.extent_of(*v).unwrap_or(1));
-            let (tasks, own) = (extents.product(), sketch.extent_of(last).unwrap_or(1));
+            let extents = |list: &[Name]| list.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product();
+            let (tasks, own): (i64, i64) = (extents(&outer), extents(&[last]));
             let inside = loops[loops.len() - inner..].iter().map(|l| l.extent.as_const().unwrap_or(MOST));
-            let more = more_rows(own, inside.product(), tasks, i64::from(sketch.profile.cores));
-            if more > 1 {
-                keep_rows(sketch, last, more, &mut outer)?;
-            }
+            let more = rows_of_task([own, tasks], inside.product(), MOST, sketch.profile);
+            (more > 1).then(|| keep_rows(sketch, last, more, &mut outer)).transpose()?;
         }
         _ => {}
     }
@@ -353,20 +345,12 @@ fn transposed(view: &View<'_>, unit: &Unit, loops: &[LoopHead], outer: &[Name]) 
     outer.iter().copied().find(|v| unit.reduce.is_none() && *v != inner && large(*v) && turned(*v))
 }
 
-/// The same of a unit whose tasks keep so many inner loops.
-fn transposed_loop(view: &View<'_>, unit: &Unit, kept: i64) -> Option<Name> {
-    let loops = loops(view, unit).ok()?;
-    let outer: Vec<Name> = loops[..loops.len().saturating_sub(kept as usize)].iter().map(|l| l.var).collect();
-    transposed(view, unit, &loops, &outer)
-}
-
-/// Keeps so many rows in a task. Those of a transpose are read together, as they share lines of the cache.
+/// Keeps so many rows in a task. Rows of a transpose are read together, as they share lines of the cache.
 fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, count: i64, outer: &mut [Name]) -> Result<(), Decline> {
     let parts = sketch.split(rows, &[0, count], &["o", "i"])?;
     outer.iter_mut().filter(|v| **v == rows).for_each(|v| *v = parts[0]);
     let order: Vec<Name> = outer.iter().copied().chain([parts[1]]).collect();
-    sketch.reorder(&order)?;
-    Ok(())
+    sketch.reorder(&order).map_err(Decline::from)
 }
 
 /// Keeps the sums of `reduce` in task memory.

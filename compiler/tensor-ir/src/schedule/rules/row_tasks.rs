@@ -14,6 +14,7 @@ use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{KernelEstimate, row_task_kernel};
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
 
@@ -42,17 +43,18 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 const TOGETHER: i64 = 1 << 12;
 const TASKS_OF_CORE: i64 = 8;
 
-/// Rows of a task, of `count` rows of `length` elements.
-fn rows_of_task(count: i64, length: i64, cores: i64) -> i64 {
-    let fits = |d: &i64| count % d == 0 && count / d >= cores * TASKS_OF_CORE;
-    (1..=TOGETHER / length.max(1)).rev().find(fits).unwrap_or(1)
+/// Rows of a task: as many of `own` rows of `length` elements as have at most `most` elements, where enough tasks are
+/// left of `all` with one row each.
+pub(super) fn rows_of_task([own, all]: [i64; 2], length: i64, most: i64, p: &DeviceProfile) -> i64 {
+    let tasks = i64::from(p.cores) * TASKS_OF_CORE;
+    (1..=own.min(most / length.max(1))).rev().find(|d| own % d == 0 && all / d >= tasks).unwrap_or(1)
 }
 
 /// The kernel whose tasks compute a few rows each.
 pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Ok(Grouped { f, rows }) = &*known else { return vec![] };
-    let tasks = rows.count / rows_of_task(rows.count, rows.length, i64::from(view.profile.cores));
+    let tasks = rows.count / rows_of_task([rows.count; 2], rows.length, TOGETHER, view.profile);
     row_task_kernel(view.with(f).stages(), rows.output, tasks as f64)
 }
 
@@ -63,7 +65,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
     let order: Vec<Name> = rows.row.iter().chain(&rows.inner).copied().collect();
     sketch.reorder(&order)?;
     let row = sketch.fuse(&rows.row, Name::new(&format!("{}_row", rows.output)))?;
-    let together = rows_of_task(rows.count, rows.length, i64::from(sketch.profile.cores));
+    let together = rows_of_task([rows.count; 2], rows.length, TOGETHER, sketch.profile);
     let task = if together > 1 { sketch.split(row, &[0, together], &["o", "i"])?[0] } else { row };
     sketch.bind(task, Axis::GroupX)?;
     // Last first: each moves before what reads it.
