@@ -79,7 +79,7 @@ impl RoundRows {
     }
 }
 
-/// What decodes the weights of a product.
+/// The node that decodes the weights of a product.
 fn weights_of(r: &Rewriter<'_>, n: NodeId) -> Option<(NodeId, DequantizeBlocks)> {
     let node = &r.f.nodes[n];
     let w = node.inputs.get(1).copied().flatten().filter(|_| node.op.is::<MatMul>())?;
