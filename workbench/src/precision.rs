@@ -30,7 +30,7 @@ pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
 
 /// The module that a device's results are held against, and whether it rounds data to 8 bits: what the compilation
 /// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to
-/// either, so that results agree as closely as those of f16.
+/// either, so that results agree as closely as with f16.
 ///
 /// # Errors
 /// An error of the pass.
