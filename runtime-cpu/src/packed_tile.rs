@@ -339,7 +339,7 @@ mod tests {
             let zeros: Vec<f32> = (0..columns).map(|i| zero.unwrap_or((i % 5) as f32)).collect();
             let scales: Vec<f32> = (0..blocks * columns).map(|i| (1 + i % 3) as f32).collect();
             // Integers whose largest magnitude is 127 in each block.
-            let number = |i: usize| if i % (each * steps) == 0 { 127.0 } else { (i % 7) as f32 - 3.0 };
+            let number = |i: usize| if i.is_multiple_of(each * steps) { 127.0 } else { (i % 7) as f32 - 3.0 };
             let left: Vec<f32> = (0..rows * depth).map(number).collect();
             let packed = Packed {
                 words: words.as_ptr(),

@@ -38,8 +38,8 @@ impl RowBytes {
         (known == of).then(|| are.then(|| self.found()))
     }
     /// The rows `of` as bytes, unless one is none. `shape`: rows, blocks, words of a block and elements of a word,
-    /// which has `planes` of four bytes. An element differs by at most `error` of its block's largest magnitude from what it
-    /// is found to be.
+    /// which has `planes` of four bytes. An element differs by at most `error` of its block's largest magnitude from
+    /// what it is found to be.
     ///
     /// # Safety
     /// The rows are readable, so far apart.

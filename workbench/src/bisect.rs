@@ -18,8 +18,9 @@ mod trial;
 
 use crate::arrays::{Named, read_npz};
 use crate::error::{Code, Error, Result};
-use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on, rounded_as_there};
+use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{Chance, inputs_for, load, short_name};
+use crate::precision::rounded_as_there;
 use crate::progress::go_on;
 use cause::Cause;
 use compiler::passes::{AmpMode, default_pipeline};

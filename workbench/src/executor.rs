@@ -4,15 +4,14 @@ use crate::error::{Error, Result, panic_text};
 use crate::precision::{calibrated, keep_list};
 use crate::progress::{Progress, log_once};
 use crate::settings::Settings;
-use compiler::attr::{AttrStruct, Attrs};
+use compiler::attr::Attrs;
 use compiler::calibrate::Limits;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::{Function, Module, NodeId};
 use compiler::interpreter::Interpreter;
 use compiler::name::Name;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PipelineOptions, RoundRows, Sequential,
-    default_pipeline,
+    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
 use compiler::profile::{DeviceProfile, Nan};
 use compiler::schedule::{ScheduleOptions, Versions};
@@ -189,31 +188,6 @@ pub fn profile_on(settings: &Settings, device: &Device) -> Result<DeviceProfile>
     let profile = crate::tuning::calibrated(settings, DeviceProfile { nan, quirks, ..profile })?;
     crate::tuning::check_required(settings, &profile)?;
     Ok(profile)
-}
-
-/// The module that a device's results are held against, and whether it rounds data to 8 bits: what the compilation
-/// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to
-/// either, so that results agree as closely as those of f16.
-///
-/// # Errors
-/// An error of the pass.
-pub fn rounded_as_there(
-    mut module: Module,
-    settings: &Settings,
-    pipeline: &PipelineOptions,
-    profile: &DeviceProfile,
-) -> Result<(Module, bool)> {
-    let mut cx = PassContext::new(profile.clone());
-    pipeline.configure(&mut cx);
-    let runs = default_pipeline(pipeline).iter().any(|p| p == RoundRows::NAME);
-    let pass = Sequential::new([RoundRows::NAME]);
-    let rounded = runs && pass.run(&mut module, &mut cx).map_err(|e| Error::input(e.to_string()))?;
-    if rounded {
-        let text =
-            "data of products is rounded to 8 bits in blocks, as the model allows: compared with the tolerance of f16";
-        log_once(settings, format!("note: {text} (--disable-pass {} keeps it exact)", RoundRows::NAME));
-    }
-    Ok((module, rounded))
 }
 
 /// How to compile with these passes and modes for a device.

@@ -1,11 +1,12 @@
 //! Mixed precision on the command line: keep lists, and calibration for `--amp auto`.
 
 use crate::error::{Error, Result};
-use crate::progress::{Progress, log};
+use crate::progress::{Progress, log, log_once};
 use crate::settings::Settings;
+use compiler::attr::AttrStruct;
 use compiler::calibrate::{Calibration, Limits, calibrate};
 use compiler::graph::Module;
-use compiler::passes::{FuseMode, KeepF32, PipelineOptions};
+use compiler::passes::{FuseMode, KeepF32, PassContext, PipelineOptions, RoundRows, Sequential, default_pipeline};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::time::{Duration, Instant};
@@ -25,6 +26,31 @@ pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
         }
     }
     Ok(out)
+}
+
+/// The module that a device's results are held against, and whether it rounds data to 8 bits: what the compilation
+/// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to
+/// either, so that results agree as closely as with f16.
+///
+/// # Errors
+/// An error of the pass.
+pub fn rounded_as_there(
+    mut module: Module,
+    settings: &Settings,
+    pipeline: &PipelineOptions,
+    profile: &DeviceProfile,
+) -> Result<(Module, bool)> {
+    let mut cx = PassContext::new(profile.clone());
+    pipeline.configure(&mut cx);
+    let runs = default_pipeline(pipeline).iter().any(|p| p == RoundRows::NAME);
+    let pass = Sequential::new([RoundRows::NAME]);
+    let rounded = runs && pass.run(&mut module, &mut cx).map_err(|e| Error::input(e.to_string()))?;
+    if rounded {
+        let text =
+            "data of products is rounded to 8 bits in blocks, as the model allows: compared with the tolerance of f16";
+        log_once(settings, format!("note: {text} (--disable-pass {} keeps it exact)", RoundRows::NAME));
+    }
+    Ok((module, rounded))
 }
 
 /// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32. Reports them, and the

@@ -97,8 +97,8 @@ graph @main(%x: f32[2,64]) -> (y: f32[2,32]) {
     assert!(!exact.said().contains("rounded"), "{}", exact.said());
 }
 
-/// A product of open rows with weights of f32 in the order `[k, n]` has kernels for one row where the estimate says that
-/// they pay: all of its kernels read the constant as it is then.
+/// A product of open rows with weights of f32 in the order `[k, n]` has kernels for one row where the estimate says
+/// that they pay: all of its kernels read the constant as it is then.
 #[test]
 fn one_row_of_plain_weights_has_kernels_of_its_own() {
     let text = "

@@ -42,7 +42,7 @@ pub(super) fn share(built: &mut [Built], readers: &Readers, backend: Backend<'_>
     }
 }
 
-/// What the constant's layout is, if the function has its own for it.
+/// The layout that the function has for the constant, if it has its own.
 fn packer_of(f: &TensorFunction, b: BufferId) -> Option<Fingerprint> {
     f.prepacks.iter().find(|p| p.buffer == b).map(|p| p.packer.form(&[]))
 }

@@ -7,7 +7,7 @@
 //! %y = matmul %x, (transpose %1)                     =>    %y = matmul %r, (transpose %1)
 //! ```
 //!
-//! Blocks are those of the weights. The order of operations is ONNX Runtime's: rows of an embedding of 4 bits have many
+//! Data has the blocks of the weights. The order of operations is ONNX Runtime's: rows of a 4-bit embedding have many
 //! elements in the middle of two steps, which go to the same one then. `MatMulNBits` with `accuracy_level` 4 sets the
 //! attribute `rounds`: ONNX Runtime then rounds in this way and multiplies bytes, and so does the processor's kernel,
 //! which finds the bytes of such a row again. A result differs from the exact one by some 3 in 1000. The attribute is
@@ -79,7 +79,7 @@ impl RoundRows {
     }
 }
 
-/// What decodes the weights of a product.
+/// The node that decodes the weights of a product.
 fn weights_of(r: &Rewriter<'_>, n: NodeId) -> Option<(NodeId, DequantizeBlocks)> {
     let node = &r.f.nodes[n];
     let w = node.inputs.get(1).copied().flatten().filter(|_| node.op.is::<MatMul>())?;

@@ -12,11 +12,12 @@ use super::steps::steps_of;
 use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
-use crate::executor::{Device, execute_with, pipeline_for, profile_on, rounded_as_there};
+use crate::executor::{Device, execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder, is_image};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
+use crate::precision::rounded_as_there;
 use crate::progress::{Progress, log};
 use crate::record::Versioned;
 use crate::settings::Settings;
@@ -134,14 +135,11 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     let reader = Files::new(&a.input, &a.model, &silent);
     say_preparation(a, &files)?;
     let module = load(&a.model, &a.settings, Some(&reader.read(&files[0])?))?;
-    let at = |file: &Path, e: Error| e.at(file.display().to_string());
-    let inputs = inputs_for(&module, Some(&reader.read(&files[0])?), &a.settings).map_err(|e| at(&files[0], e))?;
+    let inputs = inputs_of(&module, &reader, a, &files[0])?;
     let profile = profile_on(&a.settings, &device)?;
     let pipeline = pipeline_for(&module, &a.settings, &profile, &inputs)?;
     let (module, rounded) = rounded_as_there(module, &a.settings, &pipeline, &profile)?;
-    let read = |file: &Path| -> Result<Vec<Tensor>> {
-        inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| at(file, e))
-    };
+    let read = |file: &Path| inputs_of(&module, &reader, a, file);
     let executor = execute_with(module.clone(), pipeline.clone(), &a.settings, &device, &profile, false)?;
     let mixed = executor.is_mixed();
     let mut cases = FolderComparison {
@@ -156,7 +154,6 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         return Ok(cases);
     }
     let reference = Reference::open(a, &module, &device, &inputs)?;
-    let steps = steps_of(&module);
     let mut progress = Progress::new(&a.settings, &[]);
     for (i, file) in files.iter().enumerate() {
         progress.report("inputs", i, files.len());
@@ -165,7 +162,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
         cases.sides = [result, against];
-        let rows = differences(a, &cases.names, &got, &want, (mixed || rounded, &steps))?;
+        let rows = differences(a, &cases.names, &got, &want, (mixed || rounded, &steps_of(&module)))?;
         let mut outputs = Vec::with_capacity(rows.len());
         for ((name, difference), t) in rows.into_iter().zip(&got) {
             outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });
@@ -187,6 +184,11 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         cases.trace = Some(Box::new(cases.measured(trace, &along, &device, mixed)));
     }
     Ok(cases)
+}
+
+/// The model's inputs in a file.
+fn inputs_of(module: &Module, reader: &Files<'_>, a: &Request, file: &Path) -> Result<Vec<Tensor>> {
+    inputs_for(module, Some(&reader.read(file)?), &a.settings).map_err(|e| e.at(file.display().to_string()))
 }
 
 /// How many files of a folder are no inputs.
