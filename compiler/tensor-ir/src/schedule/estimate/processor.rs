@@ -114,7 +114,7 @@ pub(in crate::schedule) fn row_task_kernel(stages: &Stages<'_>, output: Name, ta
     let Some((_, out)) = positions(stages, output, output) else { return vec![] };
     let reductions = (0..stages.list.len()).filter(|s| stages.list[*s].block.reduce.is_some());
     let mut c = Counter::new(stages, tasks);
-    // Long rows are leaves of their own.
+    // Long rows cost as much as leaves of their own.
     let leaves = |loops: &[Loop]| {
         let length = loops.iter().rev().find(|l| l.1 > 1).map_or(1.0, |l| l.1 as f64);
         if length > SHORT_ROW { iterations(loops) / length } else { tasks }
@@ -128,8 +128,8 @@ pub(in crate::schedule) fn row_task_kernel(stages: &Stages<'_>, output: Name, ta
     vec![c.kernel(out)]
 }
 
-/// Lanes of a row, at most, of which a strip has several.
-const SHORT_ROW: f64 = 256.0;
+/// Lanes of a row, at most, of which several cost no more than their lanes: longer ones were measured as leaves.
+const SHORT_ROW: f64 = 64.0;
 
 /// A kernel that copies half of so many bytes to the other half.
 pub(super) fn copy_of_bytes(profile: &DeviceProfile, bytes: f64) -> Tally {
