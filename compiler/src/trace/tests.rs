@@ -458,7 +458,7 @@ fn measured_times_show_which_layers_changed() {
 
 #[test]
 fn parts_of_kernels_lead_to_the_nodes_of_every_group_that_runs_them() {
-    let t = trace_of(chain(16), &options());
+    let t = trace_of(chains(&[8, 8], 16), &options());
     let shared = (0..t.kernels.len()).find(|&k| t.groups_of(k).len() > 1).expect("equal groups share a kernel");
     let groups = t.groups_of(shared);
     for (b, block) in t.kernels[shared].blocks.iter().enumerate() {

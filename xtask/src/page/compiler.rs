@@ -79,7 +79,7 @@ fn models(folder: &Path) -> Vec<(String, String)> {
     own.chain([beside]).chain(ZOO.iter().map(|z| (z.to_string(), z.to_string()))).collect()
 }
 
-/// A new copy of the page with the scripts that drive it, in the folder `name` of those of pages.
+/// A new copy of the page with the scripts that drive it, in the folder `name` for pages.
 fn prepared(page: &Path, name: &str) -> Result<PathBuf, String> {
     let folder = target_dir()?.join("pages").join(name);
     if folder.exists() {

@@ -27,10 +27,13 @@ const MOST_RESULTS: i64 = 4096;
 /// By how much of the saved launches the rest may take longer.
 const RISE: f64 = 0.15;
 
+/// Verdicts on equal pairs; `None` if no workgroup does a row of both.
+type Known = FxHashMap<String, Option<Result<String, String>>>;
+
 /// Visits the reductions from last to first; equal pairs have equal verdicts.
 pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
-    let mut known: FxHashMap<String, Result<String, String>> = FxHashMap::default();
+    let mut known = Known::default();
     for last in (0..cx.g.nodes.len()).rev() {
         if cx.p.root(last) == last {
             while grow(cx, &makers, last, &mut known) {}
@@ -43,12 +46,7 @@ fn is_heavy(kind: FusionKind) -> bool {
 }
 
 /// Joins the group of node `last` with one that it reads. False when none pays.
-fn grow(
-    cx: &mut GroupGraph<'_, '_>,
-    makers: &[Vec<usize>],
-    last: usize,
-    known: &mut FxHashMap<String, Result<String, String>>,
-) -> bool {
+fn grow(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], last: usize, known: &mut Known) -> bool {
     let behind = cx.p.members_of(last);
     let feeding: Vec<usize> = behind.iter().flat_map(|&m| makers[m].clone()).collect();
     for maker in feeding.into_iter().filter(|m| !behind.contains(m)) {
@@ -62,6 +60,7 @@ fn grow(
             Some(v) => v.clone(),
             None => known.entry(key).or_insert(judge(cx, &a, &b)).clone(),
         };
+        let Some(verdict) = verdict else { continue };
         let roots = [cx.p.root(maker), cx.p.root(last)];
         let verdict = verdict.and_then(|costs| match cx.p.fits(&roots) {
             true => Ok(costs),
@@ -88,15 +87,16 @@ fn grow(
     false
 }
 
-/// Whether the two groups become one kernel, in words.
-fn judge(cx: &GroupGraph<'_, '_>, front: &[NodeId], behind: &[NodeId]) -> Result<String, String> {
+/// Whether the two groups become one kernel, in words; `None` if as one they still are several.
+fn judge(cx: &GroupGraph<'_, '_>, front: &[NodeId], behind: &[NodeId]) -> Option<Result<String, String>> {
     let all: Vec<NodeId> = front.iter().chain(behind).copied().collect();
-    let one = cx.cost(&all)?;
-    if one.kernels.len() > 1 {
-        return Err("a workgroup for each row would take longer than several kernels".into());
-    }
-    let apart = [cx.cost(front)?, cx.cost(behind)?];
-    let weighed = Weighed::functions(cx.costs, &one, &apart);
+    let one = cx.cost(&all).ok().filter(|e| e.kernels.len() == 1)?;
+    let apart = [cx.cost(front).ok()?, cx.cost(behind).ok()?];
+    Some(weigh(cx, &one, &apart))
+}
+
+fn weigh(cx: &GroupGraph<'_, '_>, one: &Estimate, apart: &[Estimate; 2]) -> Result<String, String> {
+    let weighed = Weighed::functions(cx.costs, one, apart);
     let words = describe(&weighed, 1.0);
     let saved = apart.iter().map(|e| e.cost.launch).sum::<f64>() - one.cost.launch;
     let longer = one.total() - apart.iter().map(Estimate::total).sum::<f64>() + saved;
