@@ -51,6 +51,11 @@ pub const WORDS: &[(&str, &str)] = &[
          and at least twice what is usual",
     ),
     ("pinned", "somebody decided it: an option, a callback or a file fixes the choice, whatever the estimate says"),
+    (
+        "reduction-chain",
+        "schedule rule: a workgroup computes a row of several short reductions and products, one after another; \
+         also the rule of fusion that asks whether it pays",
+    ),
     ("reduction-threads", "schedule rule: the threads of a workgroup share one reduction, and add up their parts"),
     (
         "roof",

@@ -41,12 +41,14 @@ fn a_box_in_a_closed_layer_is_selected_with_its_kernel() {
 
 /// A chain of pairs of nodes, each pair in a layer of its own inside of the layer `net`.
 fn layers(pairs: usize) -> String {
-    let mut model = "graph @main(%x: f32[4,64]) -> (y: f32[4,64]) {\n".to_string();
+    let mut model = "graph @main(%x: f32[4,8192]) -> (y: f32[4,8192]) {\n".to_string();
     for b in 0..pairs {
         let x = if b == 0 { "x".to_string() } else { (2 * b - 1).to_string() };
         let (n, m) = (2 * b, 2 * b + 1);
-        model += &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,64] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
-        model += &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,64] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
+        model +=
+            &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,8192] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
+        model +=
+            &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,8192] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
     }
     model + &format!("  return %{}\n}}\n", 2 * pairs - 1)
 }

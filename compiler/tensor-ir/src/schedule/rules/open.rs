@@ -20,7 +20,9 @@ use crate::check::check_proposal;
 use crate::int::{self, Int, const_dims};
 use crate::name::Name;
 use crate::schedule::loops::loops_around_block;
-use crate::schedule::{Axis, Choose, InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, Unroll, apply_pending};
+use crate::schedule::{
+    Axis, Choose, DecomposeReduction, InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, Unroll, apply_pending,
+};
 use crate::tir::{BufferId, LoopKind, Scope, Stage, Stmt, TensorFunction};
 
 /// Schedules a function that has symbols.
@@ -171,6 +173,17 @@ fn loop_by_loop(
         bound.map(|l| l.0).collect::<Vec<Name>>()
     };
     let spatial: Vec<Vec<Name>> = stages.iter().map(outer).collect();
+    // A reduction over nothing stores what it begins with.
+    let bounds = sketch.f.bounds();
+    let empty = |s: &Stage<'_>| {
+        let inner: Vec<_> = s.loops.iter().filter(|l| !s.spatial().contains(l) && !l.1.is(1)).collect();
+        let some = inner.iter().all(|l| int::prove(&l.1, 1, i64::MAX, &bounds));
+        inner.first().filter(|_| !some).map(|l| (s.block.name, l.0))
+    };
+    let empty: Vec<(Name, Name)> = stages.iter().filter_map(empty).collect();
+    for (block, at) in empty {
+        sketch.apply(DecomposeReduction { block, at }).map_err(|e| e.to_string())?;
+    }
     for loops in spatial {
         for (l, axis) in loops.into_iter().zip([Axis::GroupZ, Axis::GroupY, Axis::GroupX]) {
             sketch.bind(l, axis).map_err(|e| e.to_string())?;
