@@ -13,8 +13,8 @@ use compiler::tir::{BufferId, Combiner, Expr, TensorFunction, UnaryOp};
 use std::collections::BTreeMap;
 
 /// Rules that are tried elsewhere: those whose operands are not f32 by `rules_on_matrix_units` and `words`, those of
-/// processors by the tests of `runtime-cpu`.
-const ELSEWHERE: [&str; 5] = ["matmul-matrix", "matmul-dot", "matmul-tile", "row-tasks", "lanes"];
+/// processors by the tests of `runtime-cpu`, chains of reductions by those of their rule.
+const ELSEWHERE: [&str; 6] = ["matmul-matrix", "matmul-dot", "matmul-tile", "row-tasks", "lanes", "reduction-chain"];
 
 /// `softmax(q k^T) v`, stage by stage: `rows` queries and `keys` keys of `features`.
 fn attention(rows: i64, keys: i64, features: i64) -> TensorFunction {
@@ -39,33 +39,6 @@ fn attention(rows: i64, keys: i64, features: i64) -> TensorFunction {
         stage(f, "y", |c| {
             let out = ints(&[rows, features]);
             c.reduce("", &out, t, &red, Combiner::Sum, |s, r| at(weights, &s[0], &r[0]) * at(v, &r[0], &s[1]))
-        })
-    })
-}
-
-/// A mean over `taps` places, and two products of its `channels` results of a row: a gate of channels.
-fn gate([rows, taps, channels, hidden]: [i64; 4]) -> TensorFunction {
-    let t = DType::F32;
-    let (data, first, last) = ([rows, taps, channels], [channels, hidden], [hidden, channels]);
-    function(t, &[("x", &data), ("a", &first), ("b", &last)], |f, ids| {
-        let (x, a, b) = (ids[0], ids[1], ids[2]);
-        let at = |b: BufferId, i: [&compiler::int::Int; 2]| Expr::load(b, i.map(Clone::clone).to_vec());
-        let means = stage(f, "means", |c| {
-            let of = |s: &[compiler::int::Int], r: &[compiler::int::Int]| {
-                Expr::load(x, vec![s[0].clone(), r[0].clone(), s[1].clone()])
-            };
-            c.reduce("", &ints(&[rows, channels]), t, &ints(&[taps]), Combiner::Sum, of)
-        });
-        let (mid, all) = (ints(&[rows, hidden]), ints(&[rows, channels]));
-        let inner = stage(f, "inner", |c| {
-            let product =
-                |s: &[compiler::int::Int], r: &[compiler::int::Int]| at(means, [&s[0], &r[0]]) * at(a, [&r[0], &s[1]]);
-            c.reduce("", &mid, t, &ints(&[channels]), Combiner::Sum, product)
-        });
-        stage(f, "y", |c| {
-            let product =
-                |s: &[compiler::int::Int], r: &[compiler::int::Int]| at(inner, [&s[0], &r[0]]) * at(b, [&r[0], &s[1]]);
-            c.reduce("", &all, t, &ints(&[hidden]), Combiner::Sum, product)
         })
     })
 }
@@ -100,7 +73,6 @@ fn drawn(seed: u64) -> Vec<(&'static str, TensorFunction)> {
         ("max pool", max_pool(2 * n(6, 2, 9), n(7, 1, 20))),
         ("tiles of data", tiles(4, [1, n(0, 5, 14), n(1, 5, 14), whole(2, 20)], DataLayout::Nhwc)),
         ("attention", attention(n(3, 17, 60), n(4, 17, 90), whole(5, 40))),
-        ("gate", gate([n(0, 1, 3), n(1, 9, 60), n(2, 17, 90), n(3, 3, 20)])),
     ]
 }
 
