@@ -13,7 +13,7 @@ use compiler::tir::{BufferId, Combiner, Expr, TensorFunction, UnaryOp};
 use std::collections::BTreeMap;
 
 /// Rules that are tried elsewhere: those whose operands are not f32 by `rules_on_matrix_units` and `words`, those of
-/// processors by the tests of `runtime-cpu`, chains of reductions by those of their rule.
+/// processors by the tests of `runtime-cpu`, chains of reductions by tests beside their rule.
 const ELSEWHERE: [&str; 6] = ["matmul-matrix", "matmul-dot", "matmul-tile", "row-tasks", "lanes", "reduction-chain"];
 
 /// `softmax(q k^T) v`, stage by stage: `rows` queries and `keys` keys of `features`.
