@@ -67,9 +67,9 @@ impl Dnnl {
         let (graph, constants) = convert(region)?;
         let runtime = Runtime::new(self.library(options)?, &graph, &constants, self.threads(options)?)?;
         let fixed = |t: &TensorType| t.const_shape().ok_or("a size is open");
-        let input = |t: TensorType| Ok::<_, String>(Tensor::zeros(t.dtype, fixed(&t)?));
-        let inputs = region.inputs().into_iter().map(input).collect::<Result<Vec<_>, _>>()?;
         let zeros = |t: &TensorType| TensorMut::zeros(t.dtype, fixed(t)?).map_err(|e| e.to_string());
+        let input = |t: &TensorType| zeros(t).map(TensorMut::freeze);
+        let inputs = region.inputs().iter().map(input).collect::<Result<Vec<Tensor>, String>>()?;
         let mut outputs = region.outputs().iter().map(zeros).collect::<Result<Vec<_>, String>>()?;
         let mut least = Duration::MAX;
         for run in 0..RUNS {

@@ -83,6 +83,8 @@ pub(crate) fn with(
     (isa, team): (Isa, Option<&Team>),
     run: impl FnOnce(&[Option<View>]),
 ) {
+    // A file may name any sizes: nothing is reserved for elements that are not there.
+    list.iter().filter_map(|w| Some((bound[w.0]?, w.1))).for_each(|(view, n)| view.require_all(0, n as i64 - 1));
     let mut memory = WIDE.take();
     let need = list.iter().map(|w| w.1).sum();
     if memory.len() < need {
@@ -102,7 +104,6 @@ pub(crate) fn with(
 }
 
 fn widen(isa: Isa, from: &View, to: &mut [f32], team: Option<&Team>) {
-    from.require_all(0, to.len() as i64 - 1);
     let to = View::new(to.as_mut_ptr().cast(), size_of_val(to), Form::F32);
     let (next, all) = (AtomicUsize::new(0), to.elements());
     let work = || {
@@ -111,7 +112,7 @@ fn widen(isa: Isa, from: &View, to: &mut [f32], team: Option<&Team>) {
             if at >= all {
                 return;
             }
-            // SAFETY: the elements are in both buffers, as was just checked, and this portion is one thread's alone.
+            // SAFETY: the elements are in both buffers, as was checked, and this portion is one thread's alone.
             unsafe {
                 let part = std::slice::from_raw_parts_mut(to.pointer(at as i64), PORTION.min(all - at));
                 halves::widen(isa, from.form(), from.bytes_of(at as i64), part);

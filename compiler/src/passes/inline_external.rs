@@ -115,7 +115,7 @@ fn pays(region: &Region, spec: &TargetSpec, cx: &mut PassContext) -> Result<(boo
     let bytes = region.border_bytes();
     let copies = cost_of_bytes(&cx.profile, 2.0 * bytes as f64).total();
     let us = |ns: f64| ns / 1e3;
-    let [its, ours] = if measured.is_some() { ["measured"; 2] } else { ["as it says", "estimated"] };
+    let [its, ours] = if measured.is_some() { ["measured"; 2] } else { ["by the target", "estimated"] };
     let numbers = format!(
         "{:.1} us {its} and {:.1} us estimated for copies of {bytes} bytes, Weft's kernels {:.1} us {ours}",
         us(own),

@@ -9,9 +9,9 @@
 //!
 //! It applies if the transpose is the only user of the anchor's group, if the rest of the transpose's group is
 //! elementwise, if the anchor is one reduction (a norm's kernel takes whole rows), if threads would not share packed
-//! words, if the kernel's buffers fit the device's bindings, and if the kernel does not cost far more than both: a
-//! processor computes a depthwise convolution for the channels of a pixel at once, and none for the pixels of a
-//! channel.
+//! words, if the kernel's buffers fit the device's bindings, and if the kernel does not cost far more than both, on
+//! a processor not more: it computes a depthwise convolution for the channels of a pixel at once, and none for the
+//! pixels of a channel.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};
