@@ -91,22 +91,30 @@ impl<'m> Lanes<'m> {
 
 versions! {
     fn map_f<F: Fn(f32) -> f32>(f: F, a: &mut [f32]) {
-        a.iter_mut().for_each(|x| *x = f(*x));
+        for x in a {
+            *x = f(*x);
+        }
     }
 }
 versions! {
     fn map_from_f<F: Fn(f32) -> f32>(f: F, a: &mut [f32], from: &[f32]) {
-        a.iter_mut().zip(from).for_each(|(x, y)| *x = f(*y));
+        for (x, y) in a.iter_mut().zip(from) {
+            *x = f(*y);
+        }
     }
 }
 versions! {
     fn zip_f<F: Fn(f32, f32) -> f32>(f: F, to: &mut [f32], a: &[f32], b: &[f32]) {
-        to.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = f(*a, *b));
+        for ((t, a), b) in to.iter_mut().zip(a).zip(b) {
+            *t = f(*a, *b);
+        }
     }
 }
 versions! {
     fn into_f<F: Fn(f32, f32) -> f32>(f: F, a: &mut [f32], b: &[f32]) {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b));
+        for (a, b) in a.iter_mut().zip(b) {
+            *a = f(*a, *b);
+        }
     }
 }
 /// Elements whose polynomials are computed at once: a few vectors of any width.

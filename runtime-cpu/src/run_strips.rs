@@ -10,7 +10,7 @@ use crate::listed;
 use crate::memory::{Source, Span, View};
 use crate::program::Extent;
 use crate::strip_bodies as bodies;
-use crate::strip_elements::{all, filled, get, is_byte, is_lane, known, lane, lanes, of_int, read, write, write_ints};
+use crate::strip_elements::{all, get, is_byte, is_lane, known, lane, lanes, of_int, read, write, write_ints};
 use crate::strip_program::{Code, Link, Operand, Step, Strips, Uniform, Work};
 use crate::tile_memory::{LANES, Lane, PITCH, StripMemory};
 use tensor_ir::tir::{Real, WithBinary, WithUnary};
@@ -19,6 +19,9 @@ use tensor_ir::tir::{Real, WithBinary, WithUnary};
 const ROWS: usize = 16;
 /// Registers for what a choice takes that is the same in all lanes.
 const FILLED: usize = 4;
+
+/// Lanes of a row, at least, that are computed by a call of their own where an operand is a number of each row.
+const FILLS: usize = 32;
 
 /// A part of a leaf: its rows and columns.
 #[derive(Clone, Copy)]
@@ -212,6 +215,18 @@ impl Task<'_> {
                     Lane::At(view.bytes_of(span.first).cast_const().cast())
                 }
                 false if span.is_single() && view.form().is_narrow_float() => Lane::All(get(&view, span.first)),
+                false
+                    if view.form().is_narrow_float()
+                        && span.column_stride == 0
+                        && strip.columns >= FILLS
+                        && code.result != Some(Operand::Place(n)) =>
+                {
+                    let to = m.register(s.registers + n);
+                    // SAFETY: as below.
+                    let rows = unsafe { std::slice::from_raw_parts_mut(to, strip.rows) };
+                    read(self.isa, &view, &Span { columns: 1, ..span }, rows, &mut m.wide);
+                    Lane::Rows(to, strip.columns)
+                }
                 false => {
                     let to = m.register(s.registers + n);
                     // SAFETY: a register has `LANES` lanes, and no strip that gathers has more.
@@ -260,6 +275,7 @@ impl Task<'_> {
         match lane(code.result, m) {
             from if code.is_int => write_ints(self.isa, &view, &span, from, m),
             Lane::All(x) => write(self.isa, &view, &span, &Source::Splat(x)),
+            Lane::Rows(..) => wrong(),
             Lane::At(from) => {
                 // SAFETY: the result has the lanes of the strip.
                 let lanes = unsafe { std::slice::from_raw_parts(from, n) };
@@ -335,8 +351,9 @@ impl Task<'_> {
             }
             Work::Binary(op, both) => {
                 let [a, b] = match both.map(|o| lane(Some(o), m)) {
-                    [Lane::All(x), b @ Lane::All(_)] => [Lane::At(filled(m, s, 0, x, n)), b],
-                    both => both,
+                    [Lane::At(a), b] => [Lane::At(a), b],
+                    [a, Lane::At(b)] => [a, Lane::At(b)],
+                    [a, b] => [Lane::At(known(s, 0, a, n, m).as_ptr()), b],
                 };
                 op.with::<f32, _>(Zipped { isa, to, a, b });
             }
@@ -396,7 +413,30 @@ impl WithBinary<f32, f32> for Zipped<'_> {
         match (self.a, self.b) {
             (Lane::All(x), b) => bodies::map(self.isa, |y| f(x, y), self.to, lanes(b, n)),
             (a, Lane::All(y)) => bodies::map(self.isa, |x| f(x, y), self.to, lanes(a, n)),
+            (Lane::Rows(x, columns), b) => {
+                for (to, x, b) in each_row(self.to, x, columns, lanes(b, n)) {
+                    bodies::map(self.isa, |y| f(x, y), to, b);
+                }
+            }
+            (a, Lane::Rows(y, columns)) => {
+                for (to, y, a) in each_row(self.to, y, columns, lanes(a, n)) {
+                    bodies::map(self.isa, |x| f(x, y), to, a);
+                }
+            }
             (a, b) => bodies::zip(self.isa, f, self.to, lanes(a, n), lanes(b, n)),
         }
     }
+}
+
+/// Rows of a result, with the number of each and its lanes of the other operand.
+fn each_row<'l>(
+    to: &'l mut [f32],
+    numbers: *const f32,
+    columns: usize,
+    other: &'l [f32],
+) -> impl Iterator<Item = (&'l mut [f32], f32, &'l [f32])> {
+    // SAFETY: each row of the strip has a number, in a register of its own.
+    let numbers = unsafe { std::slice::from_raw_parts(numbers, to.len() / columns) };
+    let rows = to.chunks_exact_mut(columns).zip(numbers).zip(other.chunks_exact(columns));
+    rows.map(|((to, x), other)| (to, *x, other))
 }

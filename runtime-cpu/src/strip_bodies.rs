@@ -14,17 +14,21 @@ const PARTS: usize = 16;
 /// Partial results of a fold.
 pub(crate) const SUMS: usize = 64;
 
-/// Does `$body` with blocks of lanes one after another, each under its name; the last one is filled with ones. A macro,
-/// so that its loop is part of the function around it, whose instructions others have not.
+/// Does `$body` with blocks of lanes one after another, each under its name. Behind the whole blocks some lanes are
+/// computed twice, as part of another block; where they replace an operand, or are fewer than a block, they are a block
+/// that is filled with ones. A macro, so that its loop is part of the function around it, whose instructions others have
+/// not.
 macro_rules! blocks {
     ($to:ident, [$($from:ident),*], $body:expr) => {{
         let lanes = $to;
         let n = lanes.len();
         $(let $from = &$from[..n];)*
+        let replaces = false $(|| std::ptr::eq($from.as_ptr().cast(), lanes.as_ptr().cast::<f32>()))*;
         let mut last = [Default::default(); AT_ONCE];
         for at in (0..n).step_by(AT_ONCE) {
-            if let Some(block) = lanes[at..].first_chunk_mut::<AT_ONCE>() {
-                let ($to, $($from),*) = (block, $(block_of($from, at)),*);
+            let from = if at + AT_ONCE > n && n > AT_ONCE && !replaces { n - AT_ONCE } else { at };
+            if let Some(block) = lanes[from..].first_chunk_mut::<AT_ONCE>() {
+                let ($to, $($from),*) = (block, $(block_of($from, from)),*);
                 $body;
             } else {
                 $(let $from = &padded(&$from[at..n]);)*
@@ -149,7 +153,9 @@ versions! {
     /// Combines integers with partial results, as many of each.
     fn fold_ints<F: Fn(i32, i32) -> i32>(f: F, lanes: &[i32], sums: &mut [i32; SUMS]) {
         for block in lanes.chunks(SUMS) {
-            sums.iter_mut().zip(block).for_each(|(sum, x)| *sum = f(*sum, *x));
+            for (sum, x) in sums.iter_mut().zip(block) {
+                *sum = f(*sum, *x);
+            }
         }
     }
 }
@@ -177,33 +183,51 @@ macro_rules! with_combiner {
     };
 }
 
+/// Combines as many numbers with as many others. Loops here are no iterators with closures: those are compiled for the
+/// plain machine where they are not inlined.
+#[inline(always)]
+fn pairs(sums: &mut [f32], others: &[f32], f: &impl Fn(f32, f32) -> f32) {
+    for (sum, x) in sums.iter_mut().zip(others) {
+        *sum = f(*sum, *x);
+    }
+}
+
+/// Combines the second half of the first `N` numbers with the first half.
+#[inline(always)]
+fn halve<const N: usize>(sums: &mut [f32], f: &impl Fn(f32, f32) -> f32) {
+    let (low, high) = sums[..N].split_at_mut(N / 2);
+    pairs(low, high, f);
+}
+
 /// Combines lanes with partial results, as many of each.
 #[inline(always)]
 fn combine(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
     let chunks = lanes.chunks_exact(SUMS);
     let rest = chunks.remainder();
     let mut own = *sums;
-    chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
+    for c in chunks {
+        pairs(&mut own, c, &f);
+    }
     *sums = own;
     if rest.is_empty() {
         return;
     }
     // In halves: vectors of any width.
     let (short, last) = rest.split_at(rest.len() / 16 * 16);
-    for (at, c) in short.chunks_exact(16).enumerate() {
-        (0..16).for_each(|i| sums[at * 16 + i] = f(sums[at * 16 + i], c[i]));
+    for (sums, c) in sums.chunks_exact_mut(16).zip(short.chunks_exact(16)) {
+        pairs(sums, c, &f);
     }
-    sums.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
+    pairs(sums, last, &f);
 }
 
 /// All partial results as one.
 #[inline(always)]
 fn joined(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) -> f32 {
-    (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
-    (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
-    (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
-    (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
-    (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
+    halve::<64>(sums, &f);
+    halve::<32>(sums, &f);
+    halve::<16>(sums, &f);
+    halve::<8>(sums, &f);
+    halve::<4>(sums, &f);
     f(sums[0], sums[1])
 }
 
@@ -243,8 +267,9 @@ versions! {
             for (row, part) in lanes.chunks_exact(lanes.len() / parts.len()).zip(parts) {
                 let mut sums = [nothing; SUMS];
                 combine(row, &mut sums, &f);
-                (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
-                (0..PARTS).for_each(|i| part[i] = f(sums[i], sums[i + PARTS]));
+                halve::<64>(&mut sums, &f);
+                halve::<32>(&mut sums, &f);
+                part.copy_from_slice(&sums[..PARTS]);
             }
         }
         with_combiner!(combiner, |f| each(lanes, nothing, parts, f));
@@ -256,7 +281,9 @@ versions! {
         #[inline(always)]
         fn all(turned: &Parts, to: &mut [f32], f: impl Fn(f32, f32) -> f32) {
             let mut joined = turned[0];
-            turned[1..].iter().for_each(|x| (0..ROWS).for_each(|r| joined[r] = f(joined[r], x[r])));
+            for x in &turned[1..] {
+                pairs(&mut joined, x, &f);
+            }
             to.copy_from_slice(&joined[..to.len()]);
         }
         with_combiner!(combiner, |f| all(turned, to, f));

@@ -137,7 +137,7 @@ pub(crate) fn lanes<'a>(l: Lane, n: usize) -> &'a [f32] {
     match l {
         // SAFETY: operands have the lanes of the strip; no step writes a register that it reads.
         Lane::At(from) => unsafe { std::slice::from_raw_parts(from, n) },
-        Lane::All(_) => wrong(),
+        Lane::All(_) | Lane::Rows(..) => wrong(),
     }
 }
 
@@ -150,6 +150,14 @@ pub(crate) fn all<'a>(s: &Strips, i: usize, o: Operand, n: usize, m: &mut StripM
 pub(crate) fn known<'a>(s: &Strips, i: usize, l: Lane, n: usize, m: &mut StripMemory) -> &'a [f32] {
     match l {
         Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
+        Lane::Rows(from, columns) => {
+            let to = m.register(s.registers + s.places.len() + i);
+            // SAFETY: a register has room for a strip, and the numbers of rows lie in another one.
+            let (to, from) =
+                unsafe { (std::slice::from_raw_parts_mut(to, n), std::slice::from_raw_parts(from, n / columns)) };
+            to.chunks_exact_mut(columns).zip(from).for_each(|(row, x)| row.fill(*x));
+            to
+        }
         at => lanes(at, n),
     }
 }

@@ -5,7 +5,7 @@ use crate::lanes::Lanes;
 use crate::memory::Source;
 use crate::run_strips::{Part, Zipped};
 use crate::strip_bodies as bodies;
-use crate::strip_elements::{filled, lane, read, write};
+use crate::strip_elements::{known, lane, read, write};
 use crate::strip_program::{Code, Strips};
 use crate::tile_memory::{Lane, StripMemory};
 use tensor_ir::tir::Combiner;
@@ -29,8 +29,7 @@ impl Task<'_> {
             let n = strip.rows * strip.columns;
             let lanes = match (lane(code.result, m), own) {
                 (_, Some(own)) => own.cast_const(),
-                (Lane::All(x), None) => filled(m, s, 0, x, n),
-                (Lane::At(from), None) => from,
+                (lane, None) => known(s, 0, lane, n, m).as_ptr(),
             };
             // SAFETY: the result has the lanes of the strip.
             let all = unsafe { std::slice::from_raw_parts(lanes, n) };

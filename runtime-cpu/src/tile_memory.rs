@@ -47,6 +47,8 @@ pub(crate) const PITCH: usize = LANES + 48;
 pub(crate) enum Lane {
     All(f32),
     At(*const f32),
+    /// A number for each row of so many lanes.
+    Rows(*const f32, usize),
 }
 
 /// Memory of strips.

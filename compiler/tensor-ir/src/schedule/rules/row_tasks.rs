@@ -9,7 +9,7 @@
 
 use super::candidate::{Candidate, NoChoice};
 use super::decline::Decline;
-use super::rows::{Grouped, find_rows, splits_of};
+use super::rows::{Grouped, Rows, find_rows, splits_of};
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
@@ -50,11 +50,17 @@ pub(super) fn rows_of_task([own, all]: [i64; 2], length: i64, most: i64, p: &Dev
     (1..=own.min(most / length.max(1))).rev().find(|d| own % d == 0 && all / d >= tasks).unwrap_or(1)
 }
 
+/// Rows of a task. They are neighbours along the innermost loop of rows: a task whose rows are of two iterations of the
+/// loop around would compute the reductions of all rows of both.
+fn rows_of_each(rows: &Rows, p: &DeviceProfile) -> i64 {
+    rows_of_task([rows.neighbours, rows.count], rows.length, TOGETHER, p)
+}
+
 /// The kernel whose tasks compute a few rows each.
 pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Ok(Grouped { f, rows }) = &*known else { return vec![] };
-    let tasks = rows.count / rows_of_task([rows.count; 2], rows.length, TOGETHER, view.profile);
+    let tasks = rows.count / rows_of_each(rows, view.profile);
     row_task_kernel(view.with(f).stages(), rows.output, tasks as f64)
 }
 
@@ -65,7 +71,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
     let order: Vec<Name> = rows.row.iter().chain(&rows.inner).copied().collect();
     sketch.reorder(&order)?;
     let row = sketch.fuse(&rows.row, Name::new(&format!("{}_row", rows.output)))?;
-    let together = rows_of_task([rows.count; 2], rows.length, TOGETHER, sketch.profile);
+    let together = rows_of_each(&rows, sketch.profile);
     let task = if together > 1 { sketch.split(row, &[0, together], &["o", "i"])?[0] } else { row };
     sketch.bind(task, Axis::GroupX)?;
     // Last first: each moves before what reads it.

@@ -37,7 +37,7 @@ pub(super) struct Rows {
     /// Elements of a row that lie next to each other: where this is 1, neighbours belong to different rows.
     pub run: i64,
     /// Iterations of the innermost loop that tells rows apart.
-    neighbours: i64,
+    pub neighbours: i64,
 }
 
 candidate! {

@@ -285,3 +285,25 @@ fn windows_apart_from_their_product_are_two_kernels() {
         assert!(declined.iter().any(|m| m.starts_with("y apart from conv: ") && m.contains(why)), "{declined:?}");
     }
 }
+
+/// The rows of a task are of one matrix, whatever number of rows that has: no reduction is computed twice.
+#[test]
+fn tasks_of_rows_compute_each_reduction_once() {
+    use crate::schedule::loops::loops_around_block;
+    let p = asking(DeviceProfile::processor(2, [14, 32]), "row-tasks");
+    for n in [96, 97] {
+        let text = format!(
+            "tensor @f(%x: f32[4,{n},50], out %y: f32[4,{n},50]) {{
+               buffer %m: f32[4,{n}] global
+               for a in 0..4 {{ for b in 0..{n} {{ for k in 0..50 {{ block m reduce max init {{ %m[a, b] <- %x[a, b, k] }} }} }} }}
+               for i in 0..4 {{ for j in 0..{n} {{ for l in 0..50 {{ block y {{ %y[i, j, l] <- %x[i, j, l] - %m[i, j] }} }} }} }}
+             }}"
+        );
+        let f = crate::text::parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}"));
+        check(&f, &p, "row-tasks");
+        let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
+        let loops = loops_around_block(&s.function, Name::new("m")).expect("loops of m");
+        let extents = loops.iter().map(|l| l.extent.as_const().unwrap_or_else(|| panic!("{l:?}")));
+        assert_eq!(extents.product::<i64>(), 4 * n * 50, "{loops:?}");
+    }
+}
