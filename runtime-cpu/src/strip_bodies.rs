@@ -24,18 +24,19 @@ macro_rules! blocks {
         let n = lanes.len();
         $(let $from = &$from[..n];)*
         let replaces = false $(|| std::ptr::eq($from.as_ptr().cast(), lanes.as_ptr().cast::<f32>()))*;
-        let mut last = [Default::default(); AT_ONCE];
-        for at in (0..n).step_by(AT_ONCE) {
-            let from = if at + AT_ONCE > n && n > AT_ONCE && !replaces { n - AT_ONCE } else { at };
-            if let Some(block) = lanes[from..].first_chunk_mut::<AT_ONCE>() {
-                let ($to, $($from),*) = (block, $(block_of($from, from)),*);
-                $body;
-            } else {
-                $(let $from = &padded(&$from[at..n]);)*
-                let $to = &mut last;
-                $body;
-                lanes[at..].copy_from_slice(&last[..n - at]);
-            }
+        let end = if replaces || n < AT_ONCE { n / AT_ONCE * AT_ONCE } else { n };
+        // No call is in this loop, so that registers keep numbers.
+        for at in (0..end).step_by(AT_ONCE) {
+            let at = at.min(n - AT_ONCE);
+            let ($to, $($from),*) = (block_mut(lanes, at), $(block_of($from, at)),*);
+            $body;
+        }
+        if end < n {
+            let mut last = [Default::default(); AT_ONCE];
+            $(let $from = &padded(&$from[end..]);)*
+            let $to = &mut last;
+            $body;
+            lanes[end..].copy_from_slice(&last[..n - end]);
         }
     }};
 }
@@ -44,6 +45,12 @@ macro_rules! blocks {
 #[inline(always)]
 fn block_of<T>(lanes: &[T], at: usize) -> &[T; AT_ONCE] {
     lanes[at..].first_chunk().expect("operands have the lanes of the result")
+}
+
+/// The block of lanes from `at` on.
+#[inline(always)]
+fn block_mut<T>(lanes: &mut [T], at: usize) -> &mut [T; AT_ONCE] {
+    lanes[at..].first_chunk_mut().expect("lanes have a whole block there")
 }
 
 /// A block of these lanes, filled with ones.
