@@ -88,7 +88,7 @@ macro_rules! running_ops {
             }
         }
         impl $name {
-            fn running(&self) -> Running {
+            fn running(&self) -> Running<impl Fn(i64, i64) -> i64, impl Fn(f64, f64) -> f64> {
                 let (axis, exclusive, reverse) = (self.axis, self.exclusive, self.reverse);
                 let (combiner, first) = (Combiner::$combiner, $one);
                 Running { axis, exclusive, reverse, combiner, first, ints: $ints, floats: $floats }
@@ -149,15 +149,15 @@ running_ops! {
     CumProd("cumprod"), "CumProd", Prod, 1, i64::wrapping_mul, |a, b| a * b;
 }
 
-/// The common part of running sums and products.
-struct Running {
+/// The common part of running sums and products, with how integers and floats are combined.
+struct Running<I, F> {
     axis: i64,
     exclusive: bool,
     reverse: bool,
     combiner: Combiner,
     first: i64,
-    ints: fn(i64, i64) -> i64,
-    floats: fn(f64, f64) -> f64,
+    ints: I,
+    floats: F,
 }
 /// Elements that one level of a scan combines: of each block its total, and of each element those before it in its
 /// block.
@@ -205,7 +205,7 @@ fn along(list: &[Int], axis: usize, value: Int) -> Vec<Int> {
     list
 }
 
-impl Running {
+impl<I: Fn(i64, i64) -> i64, F: Fn(f64, f64) -> f64> Running<I, F> {
     /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications). Stages `totals` combine blocks of [`BLOCK`]
     /// elements until few totals are left; each of these is combined with all before it. Then each level, from the top
     /// down, combines for each element the total before its block with the elements before it in the block, in order.
@@ -278,17 +278,31 @@ impl Running {
     }
     fn eval(&self, x: &Tensor) -> OpResult<Tensor> {
         let axis = normalize_axis(self.axis, x.shape().len())?;
-        if x.dtype().is_int() {
-            let values = self.scan(&x.to_i64_vec(), x.shape(), axis, self.first, self.ints);
-            // Wrap as the element type does, rather than saturate.
-            return Ok(Tensor::from_i64(x.dtype(), x.shape().to_vec(), &values));
+        let shape = x.shape().to_vec();
+        let (first, same) = (self.first as f64, |x| x);
+        if let Some(values) = x.as_slice::<f32>() {
+            let values = self.scan(values.into_owned(), &shape, axis, first, (f64::from, |x| x as f32), &self.floats);
+            return Ok(Tensor::from_vec(shape, values));
         }
-        let values = self.scan(&x.to_f64_vec(), x.shape(), axis, self.first as f64, self.floats);
-        Ok(Tensor::from_f64(x.dtype(), x.shape().to_vec(), values))
+        if x.dtype().is_int() {
+            let values = self.scan(x.to_i64_vec(), &shape, axis, self.first, (|x| x, |x| x), &self.ints);
+            // Wrap as the element type does, rather than saturate.
+            return Ok(Tensor::from_i64(x.dtype(), shape, &values));
+        }
+        let values = self.scan(x.to_f64_vec(), &shape, axis, first, (same, same), &self.floats);
+        Ok(Tensor::from_f64(x.dtype(), shape, values))
     }
-    fn scan<T: Copy>(&self, x: &[T], shape: &[usize], axis: usize, first: T, combine: fn(T, T) -> T) -> Vec<T> {
+    /// Combines elements in `S`, which they are converted to and from.
+    fn scan<T: Copy, S: Copy>(
+        &self,
+        mut out: Vec<T>,
+        shape: &[usize],
+        axis: usize,
+        first: S,
+        (widen, narrow): (impl Fn(T) -> S, impl Fn(S) -> T),
+        combine: impl Fn(S, S) -> S,
+    ) -> Vec<T> {
         let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
-        let mut out = x.to_vec();
         // Rows of the scans that lie next to each other go together.
         let mut so_far = vec![first; inner];
         for all in out.chunks_exact_mut((n * inner).max(1)) {
@@ -296,8 +310,8 @@ impl Running {
             for k in 0..n {
                 let at = inner * if self.reverse { n - 1 - k } else { k };
                 for (so_far, x) in so_far.iter_mut().zip(&mut all[at..at + inner]) {
-                    let next = combine(*so_far, *x);
-                    *x = if self.exclusive { *so_far } else { next };
+                    let next = combine(*so_far, widen(*x));
+                    *x = narrow(if self.exclusive { *so_far } else { next });
                     *so_far = next;
                 }
             }

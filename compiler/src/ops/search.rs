@@ -17,6 +17,7 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Combiner, Cond, Expr, UnaryOp};
 use std::cmp::Ordering;
+use std::ops::{self, Range};
 
 attr_struct! {
     /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements, as 0 and
@@ -166,10 +167,7 @@ impl TopK {
         }
         let outer: usize = x.shape()[..axis].iter().product();
         let chosen = match x.as_slice::<f32>() {
-            Some(values) => {
-                let values: &[f32] = &values;
-                self.chosen([outer, n, inner], k, |i| place_of_float(values[i].into()))
-            }
+            Some(values) => self.chosen([outer, n, inner], k, values.iter().map(|x| place_of_float(*x)).collect()),
             None => self.chosen([outer, n, inner], k, element_places(x)),
         };
         let mut shape = x.shape().to_vec();
@@ -184,32 +182,67 @@ impl TopK {
         let values = Tensor::from_bytes(x.dtype(), shape.clone(), bytes.into())?;
         Ok(vec![values, Tensor::from_vec(shape, chosen.into_iter().map(|j| j as i64).collect())])
     }
-    /// The first `k` elements of each line, by their numbers in it, where `places` gives an element's place in order.
-    fn chosen(&self, [outer, n, inner]: [usize; 3], k: usize, places: impl Fn(usize) -> u64) -> Vec<usize> {
+    /// The first `k` elements of each line, by their numbers in it; `places` has each element's place in order.
+    fn chosen<P>(&self, [outer, n, inner]: [usize; 3], k: usize, mut places: Vec<P>) -> Vec<usize>
+    where
+        P: Ord + Copy + ops::Not<Output = P>,
+    {
         let mut chosen = vec![0; outer * k * inner];
-        for lane in 0..outer * inner {
-            let (o, i) = (lane / inner, lane % inner);
-            let place = |j: usize| places((o * n + j) * inner + i);
-            let first = first_of((0..n).map(|j| if self.largest { !place(j) } else { place(j) }), k);
-            (0..).zip(first).for_each(|(j, (_, at))| chosen[(o * k + j) * inner + i] = at);
+        if k == 0 || chosen.is_empty() {
+            return chosen;
+        }
+        if self.largest {
+            places.iter_mut().for_each(|p| *p = !*p);
+        }
+        let mut lines = vec![];
+        for (all, chosen) in places.chunks_exact(n * inner).zip(chosen.chunks_exact_mut(k * inner)) {
+            for first in (0..inner).step_by(LINES) {
+                let count = LINES.min(inner - first);
+                let lines = if inner == 1 { all } else { lines_of(all, inner, first..first + count, &mut lines) };
+                for (i, line) in lines.chunks_exact(n).enumerate() {
+                    let chosen = chosen[first + i..].iter_mut().step_by(inner);
+                    chosen.zip(first_of(line, k)).for_each(|(to, (_, at))| *to = at);
+                }
+            }
         }
         chosen
     }
 }
 
-/// The `k` least of some elements, in order, each with its number; of equal ones the first.
-fn first_of(all: impl Iterator<Item = u64>, k: usize) -> Vec<(u64, usize)> {
+/// Lines of elements that lie next to each other, which are read together.
+const LINES: usize = 16;
+
+/// Some lines of elements `inner` apart, one after another, in `to`.
+fn lines_of<'t, P: Copy>(all: &[P], inner: usize, of: Range<usize>, to: &'t mut Vec<P>) -> &'t [P] {
+    let n = all.len() / inner;
+    to.resize(n * of.len(), all[0]);
+    for (j, row) in all.chunks_exact(inner).enumerate() {
+        row[of.clone()].iter().enumerate().for_each(|(i, p)| to[i * n + j] = *p);
+    }
+    to
+}
+
+/// Elements that are compared at once with what must be less.
+const AT_ONCE: usize = 32;
+
+/// The `k` least of some elements, at least one, in order, each with its number; of equal ones the first.
+fn first_of<P: Ord + Copy>(all: &[P], k: usize) -> Vec<(P, usize)> {
     // Twice as many are held: now and then the greater half is left out, and what is no less than the others later.
-    let mut held: Vec<(u64, usize)> = Vec::with_capacity(2 * k);
-    let mut bound = None;
-    for (n, one) in all.enumerate().filter(|_| k > 0) {
-        if bound.is_some_and(|b| one >= b) {
+    let mut held: Vec<(P, usize)> = Vec::with_capacity(2 * k);
+    let mut bound: Option<P> = None;
+    for (block, some) in all.chunks(AT_ONCE).enumerate() {
+        if bound.is_some_and(|b| !some.iter().fold(false, |any, p| any | (*p < b))) {
             continue;
         }
-        held.push((one, n));
-        if held.len() == 2 * k {
-            bound = Some(held.select_nth_unstable(k - 1).1.0);
-            held.truncate(k);
+        for (i, one) in some.iter().enumerate() {
+            if bound.is_some_and(|b| *one >= b) {
+                continue;
+            }
+            held.push((*one, block * AT_ONCE + i));
+            if held.len() == 2 * k {
+                bound = Some(held.select_nth_unstable(k - 1).1.0);
+                held.truncate(k);
+            }
         }
     }
     held.sort_unstable();
@@ -218,19 +251,24 @@ fn first_of(all: impl Iterator<Item = u64>, k: usize) -> Vec<(u64, usize)> {
 }
 
 /// The place of a number in the order in which numbers are sorted: zeros of either sign have one, NaN the last.
-fn place_of_float(x: f64) -> u64 {
-    const SIGN: u64 = 1 << 63;
-    let bits = (x + 0.0).to_bits();
-    let place = if bits & SIGN == 0 { bits | SIGN } else { !bits };
-    if x.is_nan() { u64::MAX } else { place }
+fn place_of_float(x: f32) -> i32 {
+    let bits = (x + 0.0).to_bits() as i32;
+    let place = if bits < 0 { bits ^ i32::MAX } else { bits };
+    if x.is_nan() { i32::MAX } else { place }
 }
 
-/// The place of each element, by its number, in the order in which elements are sorted: less for what comes before.
-fn element_places(x: &Tensor) -> impl Fn(usize) -> u64 {
-    const SIGN: u64 = 1 << 63;
-    let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
-    let first = if x.dtype() == DType::U64 { 0 } else { SIGN };
-    move |i| if ints.is_empty() { place_of_float(floats[i]) } else { ints[i] as u64 ^ first }
+/// The place of each element in the order in which elements are sorted: less for what comes before.
+fn element_places(x: &Tensor) -> Vec<i64> {
+    let of_float = |x: f64| {
+        let bits = (x + 0.0).to_bits() as i64;
+        let place = if bits < 0 { bits ^ i64::MAX } else { bits };
+        if x.is_nan() { i64::MAX } else { place }
+    };
+    match x.dtype() {
+        t if t.is_float() => x.to_f64_vec().into_iter().map(of_float).collect(),
+        DType::U64 => x.to_i64_vec().into_iter().map(|x| x ^ i64::MIN).collect(),
+        _ => x.to_i64_vec(),
+    }
 }
 
 /// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal
@@ -455,6 +493,32 @@ mod tests {
             let host = try_run(op.clone(), &[&x]).unwrap();
             let stages = crate::interpreter::eval_expression(&op, &[Some(x.clone())]).unwrap();
             assert_eq!((host[1].to_i64_vec(), stages[1].to_i64_vec()), (want.to_vec(), want.to_vec()));
+        }
+    }
+
+    /// Lines that lie next to each other or apart, more of them than are read together, many equal ones.
+    #[test]
+    fn selections_are_those_of_a_sort() {
+        let number = |i: usize| (i * 7919 % 31) as f32 - 15.0;
+        for (outer, n, inner) in [(3, 200, 1), (2, 70, 37), (1, 5, 2)] {
+            let x: Vec<f32> = (0..outer * n * inner).map(number).collect();
+            let t = Tensor::from_vec(vec![outer, n, inner], x.clone());
+            for (k, largest) in [(0, true), (1, false), (3, true), (5, false), (n.min(60), true)] {
+                let op = TopK { k: Int::new(k as i64), axis: 1, largest, dynamic: false };
+                let got = try_run(op, &[&t]).unwrap()[1].to_i64_vec();
+                let doubles = try_run(
+                    TopK { k: Int::new(k as i64), axis: 1, largest, dynamic: false },
+                    &[&Tensor::from_f64(DType::F64, vec![outer, n, inner], x.iter().map(|x| f64::from(*x)))],
+                );
+                assert_eq!(got, doubles.unwrap()[1].to_i64_vec());
+                for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+                    let of = |j: usize| x[(o * n + j) * inner + i];
+                    let mut all: Vec<usize> = (0..n).collect();
+                    all.sort_by(|a, b| if largest { of(*b).total_cmp(&of(*a)) } else { of(*a).total_cmp(&of(*b)) });
+                    let own: Vec<usize> = (0..k).map(|j| got[(o * k + j) * inner + i] as usize).collect();
+                    assert_eq!(own, all[..k], "{outer} {n} {inner} {k} {largest}");
+                }
+            }
         }
     }
 
