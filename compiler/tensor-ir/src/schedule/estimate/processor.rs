@@ -33,6 +33,8 @@ pub(in crate::schedule) struct RegisterTiles {
     pub lone_taps: f64,
     /// Elements of a right operand that are copied, in all.
     pub copied: f64,
+    /// Bytes of a left operand that lie apart along the depth, and are packed in words: those of each tile, in all.
+    pub packed: f64,
     /// Rows of results are no whole vectors.
     pub narrow: bool,
     /// Rows of the right operand lie so that they share a set of the first cache.
@@ -208,6 +210,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         self.add(Count::ProductEdge, t.count * t.edges * t.rows * t.taps);
         self.add(Count::ProductLoneTap, t.count * t.lone_taps);
         self.add(Count::ProductCopy, t.copied);
+        self.add(Count::Apart, t.packed);
         // Rows that are so far apart share sets of the first cache.
         let elements = t.count * t.rows * t.taps * t.depth;
         match t.row_bytes {
@@ -262,6 +265,7 @@ impl<'s, 'f> Counter<'s, 'f> {
                 edges: f64::from(u8::from(padded)),
                 lone_taps: 0.0,
                 copied: 0.0,
+                packed: 0.0,
                 narrow: false,
                 far_columns: sides.moving.first().is_some_and(|r| self.row_bytes(r, taps.last()) % SET == 0.0),
                 row_bytes: if apart { 0.0 } else { row_bytes },

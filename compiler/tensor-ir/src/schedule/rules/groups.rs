@@ -11,8 +11,8 @@
 //! The split is made once, before any rule sees the unit. Weights and sums get a dimension for the groups; the data and
 //! the results are read and written where they lie.
 //!
-//! On a processor the loops of a lone block are split too where it reads `x[i / 2]` or asks for `i % 2`, as phases that
-//! are put into their places and enlarged images do: the lanes are then results that read neighbours.
+//! On a processor the loops of a lone block are split too where it reads `x[i % 2, i / 2]`, as phases that are put into
+//! their places do: the lanes are then results that read neighbours.
 
 use super::analysis::output_variables;
 use super::sketch::Sketch;
@@ -49,12 +49,12 @@ pub(super) fn units(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError>
     Ok(units)
 }
 
-/// Splits the loops of a lone block whose quotients it reads. The loops over the rest go outside: the block does the
+/// Splits the loops of a lone block whose quotients and remainders it reads. The loops over the rest go outside: the block does the
 /// same in all other iterations.
 fn split_parts(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), ScheduleError> {
     let view = sketch.view();
     let Some((block, Ok(loops))) = view.block(unit.output).map(|b| (b, view.loops(unit.output))) else { return Ok(()) };
-    let size = |v: Name| group_size(block, v).filter(|n| divides(&view, v, *n));
+    let size = |v: Name| group_size(block, v).filter(|n| divides(&view, v, *n) && takes_remainder(block, v));
     let all: Vec<(Name, Option<i64>)> = loops.iter().map(|l| (l.var, size(l.var))).collect();
     if all.iter().all(|l| l.1.is_none()) {
         return Ok(());
@@ -117,6 +117,15 @@ fn group_size(r: &Block, v: Name) -> Option<i64> {
         });
     });
     size.filter(|n| *n > 1 && !other)
+}
+
+/// True if something is indexed by a remainder of `v`.
+fn takes_remainder(b: &Block, v: Name) -> bool {
+    let mut found = false;
+    b.value.visit_ints(&mut |i| {
+        i.visit(&mut |part| found |= matches!(part.node(), IntNode::Mod(a, _) if a.as_var() == Some(v)));
+    });
+    found
 }
 
 /// The dimension of a constant that is indexed by the group and a place in it, and the places of a group.

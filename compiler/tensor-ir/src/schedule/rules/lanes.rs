@@ -219,6 +219,7 @@ impl SharedRows {
             edges: 0.0,
             lone_taps: 0.0,
             copied: 0.0,
+            packed: 0.0,
             narrow: false,
             far_columns: false,
             row_bytes: 0.0,

@@ -63,8 +63,9 @@ struct PanelProduct {
     lone_taps: i64,
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
-    /// Both operands are bytes.
+    /// Both operands are bytes; and the left one's do not lie next to each other along the depth.
     bytes: bool,
+    apart: bool,
     /// The right operand is packed.
     packed: bool,
     /// Rows may lie in a border.
@@ -122,6 +123,8 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let row = c.m.iter().rfind(|v| !is_single(view, v)).and_then(own);
     let row_bytes = 4 * row.and_then(|v| stride(view, (left.0, &left.1), v)).unwrap_or(0).abs();
     let part = c.k.last().and_then(|k| even_part(view, &left, *k));
+    let next = |k: &Name| stride(view, (left.0, &left.1), *k) == Some(1);
+    let apart = bytes && part.is_none() && !c.k.last().is_some_and(next);
     let sizes = [cut, columns, depth];
     Ok(PanelProduct {
         c,
@@ -134,6 +137,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         lone_taps,
         whole_panels,
         bytes,
+        apart,
         packed,
         padded,
         taps,
@@ -231,6 +235,7 @@ impl PanelProduct {
             edges: if self.padded { (2.0 / tiles).min(1.0) } else { 0.0 },
             lone_taps: self.lone_taps as f64,
             copied: if self.is_copied() { times * columns * k } else { 0.0 },
+            packed: if self.apart { count * all / tiles * k } else { 0.0 },
             narrow: self.narrow,
             far_columns: false,
             row_bytes: self.row_bytes as f64,
