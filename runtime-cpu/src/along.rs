@@ -27,6 +27,8 @@ pub(crate) struct List {
     pub added: Vec<i32>,
     /// How many from each on add one more than the one before.
     pub runs: Vec<usize>,
+    /// How often each number is repeated, all as often, and each one more than the one before; else 1.
+    repeats: usize,
     /// The least and the greatest that are added.
     ends: [i32; 2],
 }
@@ -40,6 +42,8 @@ fn ends(all: &[i32]) -> [i32; 2] {
 pub(crate) struct Listed<'l> {
     pub added: &'l [i32],
     pub runs: &'l [usize],
+    /// As of the list, from the first one of a number on.
+    pub repeats: usize,
 }
 
 impl Along {
@@ -89,11 +93,14 @@ impl List {
             }
         }
         let ends = ends(&added);
-        Some(List { added, runs, ends })
+        let repeats = added.iter().take_while(|x| **x == added[0]).count().max(1);
+        let alike = (0..).zip(&added).all(|(i, x)| *x == added[0] + i / repeats as i32);
+        Some(List { repeats: if alike { repeats } else { 1 }, added, runs, ends })
     }
     /// The numbers of `count` iterations from one on.
     pub(crate) fn part(&self, from: usize, count: usize) -> Listed<'_> {
-        Listed { added: &self.added[from..][..count], runs: &self.runs[from..][..count] }
+        let repeats = if from % self.repeats == 0 { self.repeats } else { 1 };
+        Listed { added: &self.added[from..][..count], runs: &self.runs[from..][..count], repeats }
     }
     /// The least and the greatest that these iterations add.
     pub(crate) fn reach(&self, from: usize, count: usize) -> [i64; 2] {
@@ -121,6 +128,10 @@ mod tests {
         assert_eq!((&lists[0].added[..], &lists[1].added[..]), (&[0, 10, 20][..], &[0, 1, 1, 2, 2][..]));
         assert_eq!((&lists[0].runs[..], &lists[1].runs[..]), (&[1, 1, 1][..], &[2, 1, 2, 1, 1][..]));
         assert_eq!(lists[1].reach(1, 3), [1, 2]);
+        assert_eq!([0, 1].map(|i| lists[i].repeats), [1, 1]);
+        let whole = Node::Div(sum(4, &[(1, 1)]), sum(2, &[]));
+        let Some((_, Along::Listed(lists))) = Along::of(&index(whole), lanes) else { panic!("columns divide") };
+        assert_eq!([0, 1, 2].map(|from| lists[1].part(from, 2).repeats), [2, 1, 2]);
         for both in [sum(0, &[(0, 1), (1, 1)]), sum(0, &[(2, 1), (1, 1)])] {
             assert_eq!(Along::of(&index(Node::Div(both, sum(2, &[]))), lanes), None);
         }

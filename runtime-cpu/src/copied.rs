@@ -213,6 +213,7 @@ impl Operands<'_> {
                         taps: &to.taps,
                         initial: if n == 0 { self.initial } else { None },
                         steps: if n == last { self.steps } else { &[] },
+                        bytes: self.bytes.filter(|_| n == last),
                         ..*self
                     };
                     tile::run(isa, &copy, part.clone());
@@ -336,6 +337,7 @@ mod tests {
             steps: &[],
             out: out.as_mut_ptr(),
             out_stride: 8,
+            bytes: None,
         }
     }
 

@@ -2,10 +2,12 @@
 
 use crate::along::Along;
 use crate::execute::Task;
+use crate::isa::Isa;
 use crate::listed;
 use crate::run_strips::Part;
 use crate::strip_program::{Code, Operand, Strips};
 use crate::tile_memory::StripMemory;
+use crate::turned::{Turned, turn};
 
 /// Where a row is copied from and to, with the bytes from one element to the next, and how many there are.
 #[derive(Clone, Copy)]
@@ -36,13 +38,32 @@ impl Row {
     }
 }
 
+/// Transposes a part; false if neither operand lies next to itself along what the other one does not.
+///
+/// # Safety
+/// All places of the part are elements of that type's size and alignment.
+unsafe fn transpose<T: Turned>(
+    isa: Isa,
+    (from, to): (*const T, *mut T),
+    [by, to_by]: [[i64; 2]; 2],
+    part: Part,
+) -> bool {
+    let [by, to_by] = [by, to_by].map(|b| b.map(|n| n as isize));
+    // SAFETY: as said.
+    unsafe {
+        match (by, to_by) {
+            ([1, stride], [apart, 1]) => turn(isa, (from, stride), (to, apart), [part.rows, part.columns]),
+            ([stride, 1], [1, apart]) => turn(isa, (from, stride), (to, apart), [part.columns, part.rows]),
+            _ => return false,
+        }
+    }
+    true
+}
+
 impl Task<'_> {
     /// Copies a part whose places were asked for; false if the leaf does more, or has a better way.
     pub(crate) fn copy(&self, s: &Strips, code: &Code, part: Part, m: &StripMemory) -> bool {
-        let (Some(Operand::Place(n)), true, None, false) = (code.result, code.steps.is_empty(), s.fold, s.transposes)
-        else {
-            return false;
-        };
+        let (Some(Operand::Place(n)), true, None) = (code.result, code.steps.is_empty(), s.fold) else { return false };
         let last = s.places.len() - 1;
         let [from, to] = [n, last].map(|at| self.views[s.places[at].buffer]);
         let (Along::Even(to_by), form) = (&s.places[last].along, from.form()) else { return false };
@@ -51,6 +72,17 @@ impl Task<'_> {
         }
         let rows = 0..part.rows as i64;
         match &s.places[n].along {
+            Along::Even(by) if s.transposes => {
+                let places = (from.bytes_of(m.first[n]).cast_const(), to.bytes_of(m.first[last]));
+                // SAFETY: all places of the part are elements of this size, as was asked when it began.
+                return unsafe {
+                    match form.size() {
+                        1 => transpose::<u8>(self.isa, places, [*by, *to_by], part),
+                        4 => transpose::<f32>(self.isa, (places.0.cast(), places.1.cast()), [*by, *to_by], part),
+                        _ => false,
+                    }
+                };
+            }
             Along::Even(by) => {
                 for r in rows {
                     let places = [m.first[n] + r * by[0], m.first[last] + r * to_by[0]];
@@ -70,9 +102,14 @@ impl Task<'_> {
             Along::Listed(lists) if to_by[1] == 1 && form.size() == 4 => {
                 let [added, columns] = part.within(lists, m.origin, [0, 0]);
                 for (r, row) in rows.zip(added.added) {
+                    let before = (r > 0).then(|| added.added[r as usize - 1]);
                     let lanes = to.bytes_of(m.first[last] + r * to_by[0]).cast::<f32>();
                     // SAFETY: as above.
                     unsafe {
+                        if before == Some(*row) {
+                            lanes.copy_from(lanes.wrapping_offset(-to_by[0] as isize), part.columns);
+                            continue;
+                        }
                         let lanes = std::slice::from_raw_parts_mut(lanes, part.columns);
                         listed::read(self.isa, &from, m.first[n] + i64::from(*row), columns, lanes);
                     }

@@ -86,6 +86,14 @@ macro_rules! finish {
                 Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
                 Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
                 Step::Div(x) if $integers => each!(i, v, sum => div(sum, splat(x))),
+                Step::DivBy(x, reciprocal) if $integers => {
+                    let [less, times] = [splat(-x), splat(reciprocal)];
+                    each!(i, v, sum => {
+                        let first = mul(sum, times);
+                        let second = fma(fma(first, less, sum), times, first);
+                        fma(fma(second, less, sum), times, second)
+                    });
+                }
                 Step::Round if $integers => each!(i, v, sum => round(sum)),
                 Step::AddInt(x) if $integers => each!(i, v, sum => add_int(sum, splat(x))),
                 Step::AddIntColumns(at) if $integers => {
@@ -101,7 +109,27 @@ macro_rules! finish {
                 _ => unreachable!("sums of floats have no such step"),
             }
         }
-        put!();
+        match $t.bytes {
+            Some((to, stride)) if $integers => {
+                let (to, own) = (to.offset($row as isize * stride).add($column), $t.columns - $column);
+                // No condition inside, so that the loops are unrolled and sums stay in registers.
+                if own >= V * LANES {
+                    for i in 0..R {
+                        for v in 0..V {
+                            store_bytes(to.offset(i as isize * stride).add(v * LANES), $sums[i][v]);
+                        }
+                    }
+                } else {
+                    put!();
+                    for i in 0..R as isize {
+                        for j in 0..own {
+                            *to.offset(i * stride).add(j) = $out.offset(i * $t.out_stride).add(j).read().to_bits() as u8;
+                        }
+                    }
+                }
+            }
+            _ => put!(),
+        }
     };
 }
 pub(crate) use finish;

@@ -303,6 +303,7 @@ mod tests {
                     steps: &steps,
                     out: out.as_mut_ptr(),
                     out_stride: columns as isize,
+                    bytes: None,
                 };
                 // SAFETY: the vectors above have these sizes.
                 unsafe { tile::run(isa, &t, 0..rows) };
@@ -354,6 +355,7 @@ mod tests {
                     steps: &steps,
                     out: out.as_mut_ptr(),
                     out_stride: right.len() as isize,
+                    bytes: None,
                 };
                 // SAFETY: the vectors above have these sizes.
                 unsafe { tile::run(isa, &t, 0..1) };
@@ -363,6 +365,36 @@ mod tests {
                     let want = if value.is_nan() { 0 } else { value.clamp(low, high) as i32 };
                     assert_eq!(got.to_bits() as i32, want, "{isa:?} {sum} {scale}");
                 }
+            }
+        }
+    }
+
+    /// Quotients by a reciprocal are those of a division, to the bit.
+    #[test]
+    fn quotients_by_products_are_exact() {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available() && *i != Isa::Portable) {
+            for divisor in (0..400).map(|i| f32::from_bits(0x3580_0000 + i * 0x0007_9e3d)) {
+                let right: Vec<f32> = (0..256u32).map(|j| f32::from_bits(j * j * 977 + j)).collect();
+                let left = [f32::from_bits(1)];
+                let mut out = [vec![0.0; right.len()], vec![0.0; right.len()]];
+                for (step, out) in [Step::Div(divisor), Step::DivBy(divisor, 1.0 / divisor)].into_iter().zip(&mut out) {
+                    let steps = [Step::ToFloat, Step::Mul(0.37), step];
+                    let t = Operands {
+                        kind: Kind::Words,
+                        table: &[left.as_ptr()],
+                        table_rows: 1,
+                        right: right.as_ptr(),
+                        taps: &[[0, 0]],
+                        columns: right.len(),
+                        initial: Some(0.0),
+                        steps: &steps,
+                        out: out.as_mut_ptr(),
+                        ..Operands::NONE
+                    };
+                    // SAFETY: the vectors above have these sizes.
+                    unsafe { tile::run(isa, &t, 0..1) };
+                }
+                assert_eq!(out[0], out[1], "{isa:?} by {divisor}");
             }
         }
     }

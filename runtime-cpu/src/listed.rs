@@ -8,6 +8,8 @@ use crate::memory::View;
 
 /// Elements next to each other from which on they are read together.
 const RUN: usize = 8;
+/// How often an element is repeated, at most, that is read once.
+const MOST_REPEATS: usize = 4;
 
 /// Reads a row of elements from `first` on into lanes.
 ///
@@ -15,6 +17,12 @@ const RUN: usize = 8;
 /// The places are elements of the view.
 pub(crate) unsafe fn read(isa: Isa, view: &View, first: i64, from: Listed<'_>, to: &mut [f32]) {
     let is_word = matches!(view.form(), Form::F32 | Form::I32 | Form::U32);
+    if is_word && (2..=MOST_REPEATS).contains(&from.repeats) {
+        let place = view.bytes_of(first + i64::from(from.added[0])).cast_const().cast::<f32>();
+        // SAFETY: these places are elements, as the caller says.
+        let numbers = unsafe { std::slice::from_raw_parts(place, to.len().div_ceil(from.repeats)) };
+        return repeat(isa, from.repeats, numbers, to);
+    }
     if is_word && from.runs.iter().take(RUN).all(|n| *n < RUN) {
         return gather(isa, view.bytes_of(first).cast::<f32>().cast_const(), from.added, to);
     }
@@ -34,6 +42,23 @@ versions! {
         for (to, at) in to.iter_mut().zip(added) {
             // SAFETY: as said.
             *to = unsafe { *from.wrapping_offset(*at as isize) };
+        }
+    }
+}
+
+versions! {
+    /// Repeats each number so often; the last one may be cut off.
+    fn repeat(times: usize, numbers: &[f32], to: &mut [f32]) {
+        #[inline(always)]
+        fn each<const N: usize>(numbers: &[f32], to: &mut [f32]) {
+            let (whole, rest) = to.as_chunks_mut::<N>();
+            whole.iter_mut().zip(numbers).for_each(|(to, x)| *to = [*x; N]);
+            rest.fill(numbers[numbers.len() - 1]);
+        }
+        match times {
+            2 => each::<2>(numbers, to),
+            3 => each::<3>(numbers, to),
+            _ => each::<4>(numbers, to),
         }
     }
 }

@@ -17,24 +17,27 @@ impl<const FUSED: bool> Fused<FUSED> {
     }
 }
 
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
+pub(crate) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts: products of the first with small integers are exact.
-const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+pub(crate) const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
 /// 1.5 * 2^23: a float of at most 22 bits that is added to it is rounded to an integer, ties to even, in its last bits.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
+/// `e^r = 1 + r + r^2 p(r)` for small `r`.
+pub(crate) const EXP: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+/// Between these, `e^x` is neither 0 nor infinite.
+pub(crate) const EXP_ENDS: [f32; 2] = [-104.0, 89.0];
 
 /// `e^x` to 2 units in the last place: `2^n * e^r` with `|r| <= ln 2 / 2` and a polynomial for `e^r`.
 #[inline(always)]
 pub(crate) fn exp<const F: bool>(m: Fused<F>, x: f32) -> f32 {
     // NaN stays what it is.
-    let below = if x > 89.0 { 89.0 } else { x };
-    let bounded = if below < -104.0 { -104.0 } else { below };
+    let below = if x > EXP_ENDS[1] { EXP_ENDS[1] } else { x };
+    let bounded = if below < EXP_ENDS[0] { EXP_ENDS[0] } else { below };
     let rounded = m.fma(bounded, LOG2_E, ROUND);
     let (n, integer) = (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32));
     let r = m.fma(n, -LN_2[1], m.fma(n, -LN_2[0], bounded));
-    let numbers = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
-    let y = m.fma(m.polynomial(r, numbers) * r, r, r) + 1.0;
+    let y = m.fma(m.polynomial(r, EXP) * r, r, r) + 1.0;
     // In two steps: the power of two alone leaves the normal range before the result does.
     let half = integer >> 1;
     y * power_of_two(half) * power_of_two(integer.wrapping_sub(half))

@@ -28,7 +28,7 @@ impl Task<'_> {
             m.zeros.resize(left.span, left.padding);
         }
         let all = t.taps.len() * count as usize * left.words;
-        if !left.in_place && m.copy.elements.len() < all {
+        if !(left.in_place && left.beyond == 0) && m.copy.elements.len() < all {
             m.copy.elements.resize(all, 0.0);
         }
         let mut rows = [0; MOST_ROWS];
@@ -93,6 +93,7 @@ impl Task<'_> {
             *at = lanes.wrapping_sub(start as usize);
         }
         let mut operands = self.operands(p, row, p.taps, steps);
+        operands.kind = Kind::LaneWords;
         (operands.table, operands.table_rows) = (table, row as usize + 1);
         // SAFETY: each tap has a row of these columns; the rest as in `call`.
         unsafe { tile::run(self.isa, &operands, row as usize..row as usize + 1) };
@@ -108,8 +109,13 @@ impl Task<'_> {
     ) {
         let view = &self.views[t.left.buffer];
         let read = |i: usize| inside >> i & 1 == 1;
-        let own = rows.iter().enumerate().filter(|r| read(r.0));
-        let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
+        let reach = |(low, high): (i64, i64), row: &i64| (low.min(*row), high.max(*row));
+        let nothing = (i64::MAX, i64::MIN);
+        let whole = inside == within((0, rows.len() as i64));
+        let (low, high) = match whole {
+            true => rows.iter().fold(nothing, reach),
+            false => rows.iter().enumerate().filter(|r| read(r.0)).map(|r| r.1).fold(nothing, reach),
+        };
         let depth = (t.depth - 1) * t.left_stride;
         if inside != 0 {
             view.require_all(first + low + depth.min(0), first + high + depth.max(0));
@@ -118,12 +124,18 @@ impl Task<'_> {
             return self.tile_rows_across(t, first, (rows.len(), low, high), left, m);
         }
         let TileMemory { zeros, copy, table, .. } = m;
+        let elements = view.elements() as i64;
+        let in_place = |at: i64| left.in_place && first + at + depth.max(0) + left.beyond < elements;
+        let lies = |at: i64| view.bytes_of(first + at).cast_const().cast();
+        if whole && in_place(high) {
+            return table.extend(rows.iter().map(|at| lies(*at)));
+        }
         let axes = [(1, 0), (t.depth as usize, t.left_stride as isize), (1, 1)];
         let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
         for (i, at) in rows.iter().enumerate() {
-            table.push(match (read(i), left.in_place) {
+            table.push(match (read(i), in_place(*at)) {
                 (false, _) => zeros.as_ptr(),
-                (true, true) => view.bytes_of(first + at).cast_const().cast(),
+                (true, true) => lies(*at),
                 (true, false) => {
                     let to = &mut copy.elements[table.len() * left.words..][..left.words];
                     let step = t.left_stride as isize;
@@ -173,6 +185,8 @@ struct LeftRows {
     kind: Kind,
     /// Where they lie, else in a copy.
     in_place: bool,
+    /// Elements behind the depth that the last word of a row in place has, too: the right operand is 0 there.
+    beyond: i64,
     /// The copy has a word of every row, then the next word of each.
     across: bool,
     /// Bytes that are copied as they are.
@@ -189,14 +203,15 @@ struct LeftRows {
 impl LeftRows {
     fn of(t: &RegisterTile, kind: Kind, form: Form) -> LeftRows {
         let (depth, group) = (t.depth as usize, integers::group(kind));
-        let whole = t.left_stride == 1 && depth % group == 0;
-        let in_place = is_plain(kind, form) || kind == Kind::Bytes && form == Form::U8 && whole;
+        let in_words = kind == Kind::Bytes && form == Form::U8 && t.left_stride == 1;
+        let in_place = is_plain(kind, form) || in_words;
         let stride = if in_place && group == 1 { t.left_stride as isize } else { 1 };
         let words = depth.div_ceil(group);
         let bytes = kind.has_words() && form.size() == 1 && !in_place && !integers::is_shifted(kind, form);
         let padding = if kind.has_words() { integers::word_of(kind, form, t.integer_padding) } else { 0.0 };
         let span = (words - 1) * stride.unsigned_abs() + 1;
-        LeftRows { kind, in_place, across: false, bytes, words, stride, span, padding }
+        let beyond = if in_words { (words * group - depth) as i64 } else { 0 };
+        LeftRows { kind, in_place, beyond, across: false, bytes, words, stride, span, padding }
     }
     /// So many rows are adjacent in memory.
     fn lie_across(&mut self, rows: usize) {

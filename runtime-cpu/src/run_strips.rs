@@ -288,7 +288,7 @@ impl Task<'_> {
         &self,
         s: &Strips,
         from: Operand,
-        links: &[Link<usize>],
+        links: &[Link<Operand>],
         to: (*mut u8, Lies),
         n: usize,
         m: &mut StripMemory,
@@ -298,11 +298,12 @@ impl Task<'_> {
             (Some(signed), Lane::At(at)) => (at.cast(), Lies::Bytes(signed)),
             (_, lanes) => (known(s, 0, lanes, n, m).as_ptr().cast(), Lies::Words),
         };
-        let StripMemory { links: own, uniforms, .. } = m;
+        let mut own = std::mem::take(&mut m.links);
         own.clear();
-        own.extend(links.iter().map(|l| l.map(|i| uniforms[i])));
+        own.extend(links.iter().map(|l| l.map(|o| lane(Some(o), m))));
         // SAFETY: operands have the lanes of the strip, and the result was checked or is a register.
-        unsafe { chains::run(self.isa, own, from, to, n) };
+        unsafe { chains::run(self.isa, (&own, &m.uniforms), from, to, n) };
+        m.links = own;
     }
     /// The values of an index of at most 32 bits for each lane.
     pub(crate) fn ramp(

@@ -6,6 +6,7 @@ use crate::form::Form;
 use crate::halves;
 use crate::index::Index;
 use crate::integers::{self, Rows};
+use crate::isa::Isa;
 use crate::memory::View;
 use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
 use crate::row_ranges::{always, ends, range_of, until};
@@ -25,7 +26,7 @@ pub(crate) struct Target {
     pub(crate) stride: i64,
     pub(crate) rows: i64,
     pub(crate) columns: i64,
-    /// Where they are stored in another form, and the distance of rows there in bytes.
+    /// Where they are stored in another form, and the distance of rows there in bytes: bytes by the body itself.
     pub(crate) narrow: Option<(Form, *mut u8, isize)>,
 }
 
@@ -42,9 +43,7 @@ impl Task<'_> {
             Some(d) => self.decoded_tile(t, d, &to, &m.steps),
             None => self.products(t, &to, m),
         }
-        if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
-            integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
-        } else if let Some((form, at, stride)) = to.narrow {
+        if let Some((form, at, stride)) = to.narrow.filter(|n| n.0.size() > 1) {
             let all = &m.results[..(to.rows * to.columns) as usize];
             let lies = stride == to.columns as isize * form.size() as isize;
             for (n, row) in (0..).zip(all.chunks_exact(if lies { all.len() } else { to.columns as usize })) {
@@ -119,6 +118,7 @@ impl Task<'_> {
             Some(right) if t.kind == Kind::Product && form(right.buffer) == Form::F16 && self.widens_few(t) => {
                 Kind::Halves
             }
+            _ if t.kind == Kind::LaneWords && form(t.left.buffer) == Form::U8 => Kind::LaneBytes,
             _ => t.kind,
         }
     }
@@ -138,7 +138,7 @@ impl Task<'_> {
     ) -> Option<Vec<[isize; 2]>> {
         let right = t.right.as_ref()?;
         let view = &self.views[right.buffer];
-        if is_plain(kind, view.form()) {
+        if is_plain(if kind == Kind::LaneBytes { t.kind } else { kind }, view.form()) {
             return None;
         }
         let depth = (t.depth - 1) * t.right_stride;
@@ -242,6 +242,9 @@ impl Task<'_> {
         }
         if let Some(e) = &t.epilogue {
             self.steps(e, rows, columns, m);
+            if self.isa != Isa::Portable {
+                divide_by_products(&mut m.steps, columns as usize);
+            }
         }
         let view = &self.views[store.buffer];
         let first = store.index.eval(self.scene());
@@ -385,6 +388,7 @@ impl Task<'_> {
             steps,
             out: p.to.out,
             out_stride: p.to.stride as isize,
+            bytes: p.to.narrow.filter(|n| n.0.size() == 1).map(|(_, at, stride)| (at, stride)),
         }
     }
     /// Runs rows that lie evenly and have all these taps, which the caller has checked.
@@ -403,11 +407,32 @@ impl Task<'_> {
         // results are this task's own.
         unsafe {
             let view = &self.views[p.t.left.buffer];
-            if !is_plain(p.t.kind, view.form()) || operands.collides(rows.len()) {
+            if !is_plain(p.kind, view.form()) || operands.collides(rows.len()) {
                 return operands.run_copied(self.isa, rows, operands.left.cast(), view.form(), copy);
             }
             tile::run(self.isa, &operands, rows);
         }
+    }
+}
+
+/// A division of sums of integers by a number becomes products, which take half of the time: where nothing before it is
+/// infinite, as all numbers are moderate, and a quotient is rounded to an integer, so that a tiny one may be off.
+fn divide_by_products(steps: &mut [Step], columns: usize) {
+    const MOST_STEPS: usize = 6;
+    let moderate = |x: f32| x.abs() <= 16_384.0;
+    let pair = |s: &[Step]| matches!(s, [Step::Div(x), Step::Round] if moderate(*x) && moderate(1.0 / x));
+    let Some(at) = steps.windows(2).position(pair).filter(|at| *at <= MOST_STEPS) else { return };
+    // SAFETY: each of these steps has an element for each column.
+    let all =
+        |x: *const f32| unsafe { std::slice::from_raw_parts(x, columns) }.iter().fold(true, |m, x| m & moderate(*x));
+    let finite = |s: &Step| match s {
+        Step::AddInt(_) | Step::AddIntColumns(_) | Step::SubIntColumns(_) | Step::ToFloat => true,
+        Step::Add(x) | Step::Mul(x) | Step::Max(x) | Step::Min(x) => moderate(*x),
+        Step::AddColumns(x) | Step::MulColumns(x) => all(*x),
+        _ => false,
+    };
+    if let (true, Step::Div(x)) = (steps[..at].iter().all(finite), steps[at]) {
+        steps[at] = Step::DivBy(x, 1.0 / x);
     }
 }
 
@@ -416,6 +441,7 @@ pub(crate) fn is_plain(kind: Kind, form: Form) -> bool {
     match kind {
         Kind::Words | Kind::LaneWords => matches!(form, Form::I32 | Form::U32),
         Kind::Pairs | Kind::Bytes => false,
+        Kind::LaneBytes => form == Form::U8,
         Kind::Halves => form == Form::F16,
         _ => form == Form::F32,
     }

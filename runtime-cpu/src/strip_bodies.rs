@@ -261,7 +261,7 @@ pub(crate) fn fold_rows(isa: Isa, lanes: &[f32], combiner: Combiner, nothing: f3
         fold_parts(isa, rows, combiner, nothing, &mut parts[..to.len()]);
         let (from, into) = (parts.as_ptr().cast(), turned.as_mut_ptr().cast());
         // SAFETY: both have as many rows as columns.
-        unsafe { turn(isa, from, PARTS as isize, into, [PARTS, ROWS]) };
+        unsafe { turn::<f32>(isa, (from, PARTS as isize), (into, ROWS as isize), [PARTS, ROWS]) };
         join_parts(isa, combiner, &turned, to);
     }
 }

@@ -9,7 +9,6 @@ use crate::strip_bodies as bodies;
 use crate::strip_program::{Operand, Strips};
 use crate::tile_memory::{LANES, Lane, StripMemory};
 use crate::turned::turn;
-use crate::vectors::prefetch;
 use half::{bf16, f16};
 
 pub(crate) fn get(view: &View, at: i64) -> f32 {
@@ -55,15 +54,11 @@ pub(crate) fn read(isa: Isa, view: &View, span: &Span, to: &mut [f32], wide: &mu
         _ if span.is_turned() => {
             view.require(span);
             let from = view.pointer::<f32>(span.first).cast_const();
-            for c in 0..span.columns {
-                // Each column is a stream of its own, more of them than a processor follows: the rows after the next.
-                let column = from.wrapping_offset(c as isize * span.column_stride as isize);
-                prefetch(column.wrapping_add(2 * span.rows), span.rows);
-            }
             assert!(to.len() >= span.rows * span.columns);
             // SAFETY: every place of the span was just checked, and the lanes have room for it.
             unsafe {
-                turn(isa, from, span.column_stride as isize, to.as_mut_ptr(), [span.rows, span.columns]);
+                let columns = span.columns as isize;
+                turn(isa, (from, span.column_stride as isize), (to.as_mut_ptr(), columns), [span.rows, span.columns]);
             }
         }
         _ => view.read::<f32>(span, to),

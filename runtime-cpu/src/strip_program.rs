@@ -80,36 +80,57 @@ pub(crate) enum Operand {
     Register(usize),
 }
 
-/// A step of a chain; numbers are uniforms, by their number.
+/// A step of a chain: what is done with a lane and an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Link<T> {
     /// From an integer.
     ToFloat,
     Add(T),
     Sub(T),
+    /// The operand less the lane.
+    SubFrom(T),
     Mul(T),
     Div(T),
+    /// The operand divided by the lane.
+    DivFrom(T),
     Max(T),
     Min(T),
+    Neg,
+    Abs,
     Round,
+    Exp,
+    /// `(c0 * x + c1) * x + ...`, by the numbers: the first uniform, and how many there are.
+    Polynomial(usize, usize),
     /// To an integer between these.
     ToInt(f32, f32),
 }
 
 impl<T: Copy> Link<T> {
-    /// The same with other numbers.
-    pub(crate) fn map<U>(self, f: impl Fn(T) -> U) -> Link<U> {
+    /// The same with another operand.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Link<U> {
         match self {
             Link::ToFloat => Link::ToFloat,
             Link::Add(x) => Link::Add(f(x)),
             Link::Sub(x) => Link::Sub(f(x)),
+            Link::SubFrom(x) => Link::SubFrom(f(x)),
             Link::Mul(x) => Link::Mul(f(x)),
             Link::Div(x) => Link::Div(f(x)),
+            Link::DivFrom(x) => Link::DivFrom(f(x)),
             Link::Max(x) => Link::Max(f(x)),
             Link::Min(x) => Link::Min(f(x)),
+            Link::Neg => Link::Neg,
+            Link::Abs => Link::Abs,
             Link::Round => Link::Round,
+            Link::Exp => Link::Exp,
+            Link::Polynomial(first, count) => Link::Polynomial(first, count),
             Link::ToInt(low, high) => Link::ToInt(low, high),
         }
+    }
+    /// Its operand.
+    pub(crate) fn operand(self) -> Option<T> {
+        let mut found = None;
+        self.map(|x| found = Some(x));
+        found
     }
 }
 
@@ -122,7 +143,7 @@ pub(crate) enum Work {
     Polynomial(Operand, Vec<f32>),
     Choose(BinaryOp, [Operand; 4]),
     /// Steps on the same lanes, one after another.
-    Chain(Operand, Vec<Link<usize>>),
+    Chain(Operand, Vec<Link<Operand>>),
     /// The value of an index, and how it grows.
     Ramp(Index, Along),
     Ints(IntWork),
@@ -149,7 +170,8 @@ pub(crate) enum IntWork {
 impl Work {
     pub(crate) fn operands(&self) -> Vec<Operand> {
         match self {
-            Work::Unary(_, a) | Work::Polynomial(a, _) | Work::Chain(a, _) => vec![*a],
+            Work::Unary(_, a) | Work::Polynomial(a, _) => vec![*a],
+            Work::Chain(a, links) => [*a].into_iter().chain(links.iter().filter_map(|l| l.operand())).collect(),
             Work::Binary(_, all) => all.to_vec(),
             Work::Choose(_, all) => all.to_vec(),
             Work::Ramp(..) => vec![],

@@ -128,6 +128,7 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
                 SCALED => rows!($body, $vectors, SCALED, true, $($few)*),
                 LANE_WORDS if t.table.is_empty() => rows!($body, $vectors, LANE_WORDS, true, $($few)*),
                 LANE_WORDS => rows!($body, $vectors, LANE_WORDS, false, $($few)*),
+                LANE_BYTES => rows!($body, $vectors, LANE_BYTES, true, $($few)*),
                 SUM => rows!($body, $vectors, SUM, true, $($few)*),
                 MAX => rows!($body, $vectors, MAX, true, $($few)*),
                 MIN => rows!($body, $vectors, MIN, true, $($few)*),
@@ -168,6 +169,7 @@ const SUM: u8 = Kind::Sum as u8;
 const MAX: u8 = Kind::Max as u8;
 const MIN: u8 = Kind::Min as u8;
 const LANE_WORDS: u8 = Kind::LaneWords as u8;
+const LANE_BYTES: u8 = Kind::LaneBytes as u8;
 const HALVES: u8 = Kind::Halves as u8;
 const PRODUCT_APART: u8 = PRODUCT | APART;
 const SCALED_APART: u8 = SCALED | APART;
@@ -182,7 +184,7 @@ macro_rules! body {
             use super::vectors::$name::*;
             use super::vectors::{AHEAD, prefetch};
             use super::{
-                APART, HALVES, LANE_WORDS, MAX, Operands, PAIRS, PRODUCT, SCALED, SUM, Step, begin, finish,
+                APART, HALVES, LANE_BYTES, LANE_WORDS, MAX, Operands, PAIRS, PRODUCT, SCALED, SUM, Step, begin, finish,
             };
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
@@ -191,11 +193,17 @@ macro_rules! body {
             fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
                 match KIND & !APART {
                     PRODUCT | PAIRS | SCALED | HALVES => fma(left, right, sum),
-                    LANE_WORDS => add_int(sum, mul_int(left, right)),
+                    LANE_WORDS | LANE_BYTES => add_int(sum, mul_int(left, right)),
                     SUM => add(sum, left),
                     MAX => keep_max(sum, left),
                     _ => keep_min(sum, left),
                 }
+            }
+
+            /// A place so many elements of the left operand on.
+            #[inline(always)]
+            fn moved<const KIND: u8>(at: *const f32, by: isize) -> *const f32 {
+                if KIND == LANE_BYTES { at.wrapping_byte_offset(by) } else { at.wrapping_offset(by) }
             }
 
             /// `R` rows of `V` vectors of columns from a row and a column on; `EVEN`: rows lie evenly.
@@ -218,9 +226,8 @@ macro_rules! body {
                     let along = if kind == SCALED { 0 } else { column * by };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
-                        let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
                         for i in 0..R {
-                            rows[i] = first.wrapping_offset(i as isize * t.row_stride);
+                            rows[i] = moved::<KIND>(t.left, (row + i) as isize * t.row_stride + across as isize);
                         }
                     }
                     for (n, tap) in t.taps.iter().enumerate() {
@@ -244,16 +251,17 @@ macro_rules! body {
                                 columns[v] = match kind {
                                     PRODUCT if KIND >= APART => pick(masks[v], b.wrapping_add(v * LANES * by), by),
                                     SCALED => splat(*b),
-                                    PRODUCT | PAIRS | LANE_WORDS => load(masks[v], b.wrapping_add(v * LANES)),
+                                    PRODUCT | PAIRS | LANE_WORDS | LANE_BYTES => load(masks[v], b.wrapping_add(v * LANES)),
                                     HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
                                     _ => splat(0.0),
                                 };
                             }
                             for i in 0..R {
-                                let left = rows[i].wrapping_offset(at);
+                                let left = moved::<KIND>(rows[i], at);
                                 for v in 0..V {
                                     let a = match kind {
                                         PRODUCT | HALVES => splat(*left),
+                                        LANE_BYTES => load_ints(masks[v], left.cast::<u8>().wrapping_add(v * LANES)),
                                         _ if KIND >= APART => pick(masks[v], left.wrapping_add(v * LANES * by), by),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
@@ -264,7 +272,7 @@ macro_rules! body {
                             (b, halves) = (b.wrapping_offset(t.right_stride), halves.wrapping_offset(t.right_stride));
                         }
                     }
-                    finish!(t, [row, column], masks, sums, out, kind == LANE_WORDS);
+                    finish!(t, [row, column], masks, sums, out, kind == LANE_WORDS || kind == LANE_BYTES);
                 }
             }
         }

@@ -43,7 +43,7 @@ pub(crate) const LANES: usize = 512;
 pub(crate) const PITCH: usize = LANES + 48;
 
 /// An operand of a step in the strip at work.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Lane {
     All(f32),
     At(*const f32),
@@ -67,7 +67,7 @@ pub(crate) struct StripMemory {
     /// Places whose lanes are bytes as they lie, and whether these have a sign.
     pub bytes: Vec<Option<bool>>,
     /// The chain at work.
-    pub links: Vec<Link<f32>>,
+    pub links: Vec<Link<Lane>>,
     /// The element of each row that its lanes are combined into.
     pub folded: Vec<f32>,
 }

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Halves,
     /// As `Lanes`, of i32.
     LaneWords,
+    /// The same with a left operand of u8.
+    LaneBytes,
     /// As a product, of integers: an element is a word, an i32.
     Words,
     /// A word is two i16.
@@ -31,7 +33,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Sums of products of integers, which are i32 as bits.
     pub(crate) fn is_of_integers(self) -> bool {
-        self.has_words() || self == Kind::LaneWords
+        self.has_words() || matches!(self, Kind::LaneWords | Kind::LaneBytes)
     }
     /// Those of words of both operands. Rows have a pointer each.
     pub(crate) fn has_words(self) -> bool {
@@ -64,6 +66,9 @@ pub(crate) enum Step {
     MulKept,
     /// A number that divides.
     Div(f32),
+    /// The same, of sums that are not infinite, by its reciprocal: a product, corrected twice, is the quotient (P.
+    /// Markstein, Computation of Elementary Functions on the IBM RISC System/6000 Processor).
+    DivBy(f32, f32),
     /// To the nearest integer, ties to even.
     Round,
     /// Integers, as bits: a number for all, and one for each column.
@@ -110,11 +115,14 @@ pub(crate) struct Operands<'a> {
     pub out: *mut f32,
     /// From one row of results to the next.
     pub out_stride: isize,
+    /// Where results go that are bytes, and the distance of rows there; `out` has then what steps keep.
+    pub bytes: Option<(*mut u8, isize)>,
 }
 
 impl Operands<'_> {
     /// A product of nothing, for all that is not named.
     pub(crate) const NONE: Operands<'static> = Operands {
+        bytes: None,
         kind: Kind::Product,
         left: std::ptr::null(),
         row_stride: 0,

@@ -1,29 +1,81 @@
-//! Transposes of blocks of elements of 32 bits.
+//! Transposes of blocks of elements of 32 bits, or of bytes.
 
 use crate::isa::Isa;
+use crate::vectors::prefetch;
 
-/// Rows and columns of a block.
-const BLOCK: usize = 8;
+/// Elements that blocks are transposed of.
+pub(crate) trait Turned: Copy {
+    /// Rows and columns of a block.
+    const BLOCK: usize;
+    /// Transposes a block of columns that lie `stride` apart; its rows are stored `apart`.
+    ///
+    /// # Safety
+    /// Its elements are readable and writable. The machine has AVX.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn block(from: *const Self, stride: isize, to: *mut Self, apart: isize);
+}
 
-/// Reads `columns` columns of `rows` adjacent elements each, so far apart, into rows.
+impl Turned for f32 {
+    const BLOCK: usize = 8;
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn block(from: *const f32, stride: isize, to: *mut f32, apart: isize) {
+        // SAFETY: as said.
+        unsafe { block_of_words(from, stride, to, apart) }
+    }
+}
+
+impl Turned for u8 {
+    const BLOCK: usize = 16;
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn block(from: *const u8, stride: isize, to: *mut u8, apart: isize) {
+        // SAFETY: as said.
+        unsafe { block_of_bytes(from, stride, to, apart) }
+    }
+}
+
+/// Columns ahead that are loaded into the cache: each may be a line of its own.
+const AHEAD: isize = 16;
+
+/// Reads `columns` columns of `rows` adjacent elements each, so far apart, into rows, whose elements are adjacent and
+/// which lie so far apart.
 ///
 /// # Safety
-/// These elements are readable, and `rows * columns` are writable at `to`. The machine has `isa`.
-pub(crate) unsafe fn turn(isa: Isa, from: *const f32, stride: isize, to: *mut f32, [rows, columns]: [usize; 2]) {
+/// These elements are readable, and those of the rows writable. The machine has `isa`.
+pub(crate) unsafe fn turn<T: Turned>(
+    isa: Isa,
+    (from, stride): (*const T, isize),
+    (to, apart): (*mut T, isize),
+    [rows, columns]: [usize; 2],
+) {
     let whole = match isa {
-        Isa::Avx512 | Isa::Avx2 => [rows, columns].map(|n| n / BLOCK * BLOCK),
+        Isa::Avx512 | Isa::Avx2 => [rows, columns].map(|n| n / T::BLOCK * T::BLOCK),
         Isa::Neon | Isa::Portable => [0, 0],
     };
+    let at = |r: usize, c: usize| (from.wrapping_offset(c as isize * stride), to.wrapping_offset(r as isize * apart));
     let one = |r: usize, c: usize| {
+        let (from, to) = at(r, c);
         // SAFETY: as said.
-        unsafe { *to.add(r * columns + c) = *from.offset(c as isize * stride).add(r) };
+        unsafe { *to.add(c) = *from.add(r) };
     };
     #[cfg(target_arch = "x86_64")]
-    for c in (0..whole[1]).step_by(BLOCK) {
-        for r in (0..whole[0]).step_by(BLOCK) {
+    {
+        let block = |r: usize, c: usize| {
+            let (from, to) = at(r, c);
             // SAFETY: a whole block; both instruction sets have AVX.
-            unsafe {
-                block(from.offset(c as isize * stride).add(r), stride, to.add(r * columns + c), columns);
+            unsafe { T::block(from.add(r), stride, to.add(c), apart) };
+        };
+        let [row_blocks, column_blocks] = [0, 1].map(|i| (0..whole[i]).step_by(T::BLOCK));
+        // The longer way outside: lines are filled while they are in the cache.
+        if whole[0] > whole[1] {
+            row_blocks.for_each(|r| column_blocks.clone().for_each(|c| block(r, c)));
+        } else {
+            for c in column_blocks {
+                for i in 0..T::BLOCK as isize {
+                    prefetch(at(0, c).0.wrapping_offset((AHEAD + i) * stride).cast(), 1);
+                }
+                row_blocks.clone().for_each(|r| block(r, c));
             }
         }
     }
@@ -36,6 +88,33 @@ pub(crate) unsafe fn turn(isa: Isa, from: *const f32, stride: isize, to: *mut f3
     }
 }
 
+/// A block of 16 columns of bytes: four times, each column is mixed with the one eight columns on.
+///
+/// # Safety
+/// Its elements are readable and writable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn block_of_bytes(from: *const u8, stride: isize, to: *mut u8, apart: isize) {
+    use std::arch::x86_64::*;
+    let mut all = [_mm_setzero_si128(); 16];
+    for (i, column) in (0..).zip(&mut all) {
+        // SAFETY: as said.
+        *column = unsafe { _mm_loadu_si128(from.offset(i * stride).cast()) };
+    }
+    for _ in 0..4 {
+        let before = all;
+        for i in 0..8 {
+            all[2 * i] = _mm_unpacklo_epi8(before[i], before[i + 8]);
+            all[2 * i + 1] = _mm_unpackhi_epi8(before[i], before[i + 8]);
+        }
+    }
+    for (i, row) in (0..).zip(all) {
+        // SAFETY: as said.
+        unsafe { _mm_storeu_si128(to.offset(i * apart).cast(), row) };
+    }
+}
+
 /// A block of eight columns, whose rows are stored so far apart.
 ///
 /// # Safety
@@ -43,7 +122,7 @@ pub(crate) unsafe fn turn(isa: Isa, from: *const f32, stride: isize, to: *mut f3
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-unsafe fn block(from: *const f32, stride: isize, to: *mut f32, apart: usize) {
+unsafe fn block_of_words(from: *const f32, stride: isize, to: *mut f32, apart: isize) {
     use std::arch::x86_64::*;
     // SAFETY: as said.
     let column = |i: isize| unsafe { _mm256_loadu_ps(from.offset(i * stride)) };
@@ -65,8 +144,9 @@ unsafe fn block(from: *const f32, stride: isize, to: *mut f32, apart: usize) {
     for i in 0..4 {
         // SAFETY: as said.
         unsafe {
-            _mm256_storeu_ps(to.add(i * apart), _mm256_permute2f128_ps::<0x20>(left[i], right[i]));
-            _mm256_storeu_ps(to.add((i + 4) * apart), _mm256_permute2f128_ps::<0x31>(left[i], right[i]));
+            let [low, high] = [0, 4].map(|half| to.offset((i as isize + half) * apart));
+            _mm256_storeu_ps(low, _mm256_permute2f128_ps::<0x20>(left[i], right[i]));
+            _mm256_storeu_ps(high, _mm256_permute2f128_ps::<0x31>(left[i], right[i]));
         }
     }
 }
@@ -75,18 +155,26 @@ unsafe fn block(from: *const f32, stride: isize, to: *mut f32, apart: usize) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn blocks_and_what_is_beside_them() {
+    fn check<T: Turned + PartialEq + std::fmt::Debug>(number: impl Fn(usize) -> T) {
+        let sizes = [(16, 32, 40), (8, 8, 8), (7, 19, 9), (17, 5, 17), (2, 33, 2), (25, 9, 30), (50, 35, 51)];
         for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
-            for (rows, columns, stride) in [(16, 32, 40), (8, 8, 8), (7, 19, 9), (17, 5, 17), (2, 33, 2), (25, 9, 30)] {
-                let from: Vec<f32> = (0..columns * stride).map(|i| i as f32).collect();
-                let mut to = vec![-1.0; rows * columns];
+            for ((rows, columns, stride), more) in sizes.into_iter().flat_map(|s| [(s, 0), (s, 3)]) {
+                let (from, apart): (Vec<T>, _) = ((0..columns * stride).map(&number).collect(), columns + more);
+                let mut to = vec![number(0); rows * apart];
+                let lies = (from.as_ptr(), stride as isize);
                 // SAFETY: the vectors have these sizes.
-                unsafe { turn(isa, from.as_ptr(), stride as isize, to.as_mut_ptr(), [rows, columns]) };
-                for (i, got) in to.iter().enumerate() {
-                    assert_eq!(*got, from[i % columns * stride + i / columns], "{isa:?} {rows} x {columns}: {i}");
+                unsafe { turn(isa, lies, (to.as_mut_ptr(), apart as isize), [rows, columns]) };
+                for (r, c) in (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c))) {
+                    let want = number(c * stride + r);
+                    assert_eq!(to[r * apart + c], want, "{isa:?} {rows} x {columns}: {r}, {c}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn blocks_and_what_is_beside_them() {
+        check(|i| i as f32);
+        check(|i| (i * 7 + i / 256) as u8);
     }
 }

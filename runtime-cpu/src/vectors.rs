@@ -2,7 +2,7 @@
 //!
 //! Loads and stores take the elements that a mask has; other lanes of a load are 0. `max` and `min` of a number and
 //! NaN are NaN; `keep_max` and `keep_min` also those of NaN and a number. Functions of integers take the lanes' bits as
-//! i32, `shift_right` as u32.
+//! i32, shifts as u32.
 
 /// The module of an instruction set: items of its own, its types, what each function is.
 macro_rules! vectors {
@@ -105,6 +105,22 @@ vectors! {
             let all = unsafe { _mm_loadu_si128(from.cast()) };
             _mm512_cvtepi32_ps(if signed { _mm512_cvtepi8_epi32(all) } else { _mm512_cvtepu8_epi32(all) })
         }
+        /// Bytes without a sign as integers.
+        ///
+        /// # Safety
+        /// As many bytes as the mask has are readable.
+        #[target_feature(enable = "avx512f,avx512bw")]
+        #[inline]
+        pub unsafe fn load_ints(m: Mask, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            let all = unsafe {
+                match m {
+                    Mask::MAX => _mm_loadu_si128(from.cast()),
+                    _ => _mm512_castsi512_si128(_mm512_maskz_loadu_epi8(u64::from(m), from.cast())),
+                }
+            };
+            words(_mm512_cvtepu8_epi32(all))
+        }
         /// The low bytes of integers.
         ///
         /// # Safety
@@ -133,6 +149,7 @@ vectors! {
         sub(a, b) = _mm512_sub_ps(a, b);
         and(a, b) = words(_mm512_and_si512(bits(a), bits(b)));
         shift_right(a, by) = words(_mm512_srlv_epi32(bits(a), bits(by)));
+        shift_left(a, by) = words(_mm512_sllv_epi32(bits(a), bits(by)));
     }
     splat(x) = _mm512_set1_ps(x);
     mask(n) = if n >= LANES { !0 } else { (1 << n) - 1 };
@@ -184,6 +201,22 @@ vectors! {
             let all = unsafe { _mm_loadl_epi64(from.cast()) };
             _mm256_cvtepi32_ps(if signed { _mm256_cvtepi8_epi32(all) } else { _mm256_cvtepu8_epi32(all) })
         }
+        /// Bytes without a sign as integers.
+        ///
+        /// # Safety
+        /// As many bytes as the mask has are readable.
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline]
+        pub unsafe fn load_ints(m: Mask, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            let all = unsafe {
+                match m {
+                    LANES => _mm_loadl_epi64(from.cast()),
+                    _ => _mm_loadl_epi64(super::some::<u8, LANES>(m, from).as_ptr().cast()),
+                }
+            };
+            words(_mm256_cvtepu8_epi32(all))
+        }
         /// The low bytes of integers.
         ///
         /// # Safety
@@ -214,6 +247,7 @@ vectors! {
         sub(a, b) = _mm256_sub_ps(a, b);
         and(a, b) = _mm256_and_ps(a, b);
         shift_right(a, by) = words(_mm256_srlv_epi32(bits(a), bits(by)));
+        shift_left(a, by) = words(_mm256_sllv_epi32(bits(a), bits(by)));
     }
     splat(x) = _mm256_set1_ps(x);
     mask(n) = n.min(LANES);
@@ -259,6 +293,16 @@ vectors! {
             // SAFETY: as said.
             unsafe { vld1q_f32(super::numbers::<LANES>(signed, from).as_ptr()) }
         }
+        /// Bytes without a sign as integers.
+        ///
+        /// # Safety
+        /// As many bytes as the mask has are readable.
+        #[target_feature(enable = "neon")]
+        #[inline]
+        pub unsafe fn load_ints(m: Mask, from: *const u8) -> Vector {
+            // SAFETY: as said.
+            unsafe { vld1q_f32(super::ints::<LANES>(m, from).as_ptr()) }
+        }
         /// The low bytes of integers.
         ///
         /// # Safety
@@ -303,6 +347,7 @@ vectors! {
         sub(a, b) = vsubq_f32(a, b);
         and(a, b) = words(vandq_s32(bits(a), bits(b)));
         shift_right(a, by) = vreinterpretq_f32_u32(vshlq_u32(vreinterpretq_u32_f32(a), vnegq_s32(bits(by))));
+        shift_left(a, by) = words(vshlq_s32(bits(a), bits(by)));
     }
     splat(x) = vdupq_n_f32(x);
     mask(n) = n.min(LANES);
@@ -340,7 +385,7 @@ vectors! {
         fn words(x: i32) -> f32 {
             f32::from_bits(x as u32)
         }
-        pub use super::{numbers as load_bytes, store_low as store_bytes};
+        pub use super::{ints as load_ints, numbers as load_bytes, store_low as store_bytes};
     }
     {
         fma(a, b, c) = each(|i| a[i] * b[i] + c[i]);
@@ -359,6 +404,7 @@ vectors! {
         sub(a, b) = each(|i| a[i] - b[i]);
         and(a, b) = each(|i| words(bits(a[i]) & bits(b[i])));
         shift_right(a, by) = each(|i| f32::from_bits(a[i].to_bits() >> (by[i].to_bits() & 31)));
+        shift_left(a, by) = each(|i| f32::from_bits(a[i].to_bits() << (by[i].to_bits() & 31)));
     }
     splat(x) = [x; LANES];
     mask(n) = n.min(LANES);
@@ -395,6 +441,16 @@ pub unsafe fn numbers<const N: usize>(signed: bool, from: *const u8) -> [f32; N]
     // SAFETY: as said.
     let all = unsafe { from.cast::<[u8; N]>().read() };
     all.map(|x| if signed { f32::from(x as i8) } else { f32::from(x) })
+}
+
+/// `n` bytes without a sign as integers, and zeros.
+///
+/// # Safety
+/// `n` bytes are readable, and `n` is at most `N`.
+#[inline]
+pub unsafe fn ints<const N: usize>(n: usize, from: *const u8) -> [f32; N] {
+    // SAFETY: as said.
+    unsafe { some::<u8, N>(n, from) }.map(|x| f32::from_bits(u32::from(x)))
 }
 
 /// Stores the low bytes of integers.
