@@ -84,11 +84,13 @@ impl Task<'_> {
                 };
             }
             Along::Even(by) => {
+                // Rows that follow each other in both are one.
+                let joined = [*by, *to_by].iter().all(|by| *by == [part.columns as i64, 1]);
+                let (rows, count) = if joined { (0..1, part.rows * part.columns) } else { (rows, part.columns) };
                 for r in rows {
                     let places = [m.first[n] + r * by[0], m.first[last] + r * to_by[0]];
                     let steps = [by[1], to_by[1]].map(|n| n as isize);
-                    let row =
-                        Row { from: from.bytes_of(places[0]), to: to.bytes_of(places[1]), steps, count: part.columns };
+                    let row = Row { from: from.bytes_of(places[0]), to: to.bytes_of(places[1]), steps, count };
                     // SAFETY: all places of the part are elements of this size, as was asked when it began.
                     unsafe {
                         match form.size() {

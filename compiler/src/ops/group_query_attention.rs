@@ -3,9 +3,7 @@
 
 use super::OpResult;
 use super::attention::{Scores, merge_heads, own_result, places, rotate, split_heads};
-use super::binary::{Add, And, Greater, Less, LessOrEqual, Max, Sub};
-use super::broadcast::Expand;
-use super::concat::Concat;
+use super::binary::{Add, And, Greater, LessOrEqual, Max, Sub};
 use super::generate::Full;
 use super::multi_head_attention::{angles, part, past_length, turned_features};
 use super::norm::RmsNorm;
@@ -145,30 +143,9 @@ impl Places {
     /// The cache (operand `past`) with the keys or values of the run.
     fn cached(&self, cx: &mut Context<'_, '_>, past: usize, x: ValueId) -> OpResult<ValueId> {
         let (Some(before), Some(past)) = (self.before, cx.opt(past)) else { return Ok(x) };
-        let ty = cx.type_of(past);
+        let operands = [past, x, before].into_iter().chain(self.free).collect::<Vec<_>>();
         // The elements of a past after its last token are not used.
-        let at = places(cx, &ty.shape[2])?;
-        let count = cx.reshape(before, vec![Int::new(-1), Int::new(1), Int::new(1), Int::new(1)])?;
-        let at = cx.add(Unsqueeze { axes: vec![1] }, &[at])?;
-        let used = cx.add(Less {}, &[at, count])?;
-        let none = cx.number(0.0, ty.dtype);
-        let past = cx.add(Where {}, &[used, past, none])?;
-        let room = self.total.clone() - &ty.shape[2];
-        let mut cache = past;
-        let room = crate::int::simplify(&room, &crate::int::Bounds::new());
-        if !room.is(0) {
-            let mut shape = ty.shape.clone();
-            shape[2] = room;
-            let free = match self.free {
-                Some(zeros) => {
-                    let column = cx.add(Unsqueeze { axes: vec![1] }, &[zeros])?;
-                    cx.add(Expand { shape, dims: vec![] }, &[column])?
-                }
-                None => cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])?,
-            };
-            cache = cx.add(Concat { axis: 2 }, &[past, free])?;
-        }
-        cx.add(TensorScatter { axis: 2, circular: false }, &[cache, x, before])
+        cx.add(TensorScatter { axis: 2, circular: false, size: Some(self.total.clone()) }, &operands)
     }
 
     /// Which keys each token sees, as far as the window reaches: `[batch or 1, 1, length, total]`.

@@ -213,7 +213,7 @@ pub const CASES: &[(&str, &[&str])] = &[
     ("non_max_suppression", &["non_max_suppression %boxes, %scores, %most {count=chosen}"]),
     ("einsum", &["einsum %x, %m {equation=\"nchw,wv->nchv\"}", "einsum %row, %x {equation=\"w,nchw->c\"}"]),
     ("reverse_sequence", &["reverse_sequence %x, %one {batch_axis=0, time_axis=1}"]),
-    ("tensor_scatter", &["tensor_scatter %x, %u, %zero {axis=2}"]),
+    ("tensor_scatter", &["tensor_scatter %x, %u, %zero {axis=2}", "tensor_scatter %x, %u, %zero {axis=2, size=9}"]),
     ("bit_cast", &["bit_cast %side {to=i32}"]),
     ("unpack_bits", &["unpack_bits %bytes"]),
     ("dequantize_blocks", &["dequantize_blocks %bytes, %step {block=8, size=8}"]),
