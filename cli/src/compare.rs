@@ -67,6 +67,7 @@ fn show(a: &CompareArgs, found: &Comparison) -> Result<()> {
     found.times_ms.map_or(Ok(()), |ms| print_times(ms, sides))?;
     let lost = |l: &String| print_text(&format!("{l}: a fault of a kernel, which found nothing"));
     found.lost.iter().try_for_each(lost)?;
+    found.rounded.iter().try_for_each(|r| print_text(&r.text()))?;
     found.cause.iter().try_for_each(|c| print_cause(c, a))?;
     let verbose = a.common.verbose > 0;
     found.models.iter().try_for_each(|d| crate::diff::models::show(d, verbose))?;

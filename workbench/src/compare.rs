@@ -9,6 +9,7 @@ pub mod nodes;
 mod peer;
 pub mod record;
 mod request;
+mod roundings;
 mod side;
 mod steps;
 
@@ -42,10 +43,11 @@ use record::{
     Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord, TimesBeside,
 };
 pub use request::{Against, Request};
+use roundings::Parts;
+pub use roundings::Rounded;
 pub use side::Side;
 pub use side::reference_of;
 use side::{Reference, differences, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
-use steps::steps_of;
 
 /// The outcome of a comparison.
 #[derive(Default)]
@@ -64,6 +66,8 @@ pub struct Comparison {
     pub nodes: Vec<NodeError>,
     /// The savings of mixed precision.
     pub stored: Option<Stored>,
+    /// Where results differ and the network rounds: its parts on the reference's integers, by which it is judged then.
+    pub rounded: Option<Rounded>,
     /// Where a failure comes from.
     pub cause: Option<Cause>,
     /// The nodes of this model and of the other one that is the reference.
@@ -116,7 +120,8 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
     out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
-    out.outputs = differences(a, &names, &got, &want, (mixed || rounded, &steps_of(&module)))?;
+    let parts = Parts { a, module: &module, inputs: &inputs, device: &device, pipeline: &pipeline };
+    (out.outputs, out.rounded) = parts.judge(&reference, &names, &got, &want, [mixed, rounded])?;
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
     let other = reference.model().filter(|_| !out.pass || a.nodes);
     let matched =
@@ -173,6 +178,7 @@ impl Comparison {
         Versioned::new(Record::Compared(Box::new(ComparisonRecord {
             compared,
             mixed: self.stored,
+            rounded: self.rounded.clone(),
             cause: self.cause.as_ref().map(Cause::record),
             models: self.models.as_deref().cloned(),
             keep: self.keep.clone(),
@@ -197,7 +203,7 @@ impl Comparison {
 pub fn of_results(got: &Named, want: &Named, mixed: bool, against: &Against) -> Result<ResultsRecord> {
     let a = Request { against: against.clone(), ..Request::default() };
     let (names, got): (Vec<String>, Vec<_>) = got.iter().cloned().unzip();
-    let rows = differences(&a, &names, &got, want, (mixed, &[]))?;
+    let rows = differences(&a, &names, &got, want, mixed)?;
     let row = |(name, d): &(String, Difference)| ResultRecord {
         difference: DifferenceRecord::of(name, d),
         pass: d.pass,

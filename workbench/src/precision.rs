@@ -30,7 +30,7 @@ pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
 
 /// The module that a device's results are held against, and whether it rounds data to 8 bits: what the compilation
 /// rounds there, since the model allows it, is rounded in the module too. An element between two steps may go to
-/// either, so that results agree as closely as with f16.
+/// either.
 ///
 /// # Errors
 /// An error of the pass.
@@ -46,8 +46,7 @@ pub fn rounded_as_there(
     let pass = Sequential::new([RoundRows::NAME]);
     let rounded = runs && pass.run(&mut module, &mut cx).map_err(|e| Error::input(e.to_string()))?;
     if rounded {
-        let text =
-            "data of products is rounded to 8 bits in blocks, as the model allows: compared with the tolerance of f16";
+        let text = "data of products is rounded to 8 bits in blocks, as the model allows";
         log_once(settings, format!("note: {text} (--disable-pass {} keeps it exact)", RoundRows::NAME));
     }
     Ok((module, rounded))

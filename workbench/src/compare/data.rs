@@ -7,8 +7,8 @@ use super::record::{
     Summary, Top1,
 };
 use super::request::Request;
-use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
-use super::steps::steps_of;
+use super::roundings::Parts;
+use super::side::{Reference, Side, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
 use crate::classes::{best_classes, classes_of};
 use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
@@ -162,7 +162,8 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
         cases.sides = [result, against];
-        let rows = differences(a, &cases.names, &got, &want, (mixed || rounded, &steps_of(&module)))?;
+        let parts = Parts { a, module: &module, inputs: &inputs, device: &device, pipeline: &pipeline };
+        let (rows, _) = parts.judge(&reference, &cases.names, &got, &want, [mixed, rounded])?;
         let mut outputs = Vec::with_capacity(rows.len());
         for ((name, difference), t) in rows.into_iter().zip(&got) {
             outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });

@@ -107,7 +107,7 @@ impl Search<'_> {
             return Ok(false);
         }
         let (got, _) = executor.run_unchecked(run.inputs)?;
-        let rows = differences(a, &executor.output_names(), &got, self.want, (mixed, &[]))?;
+        let rows = differences(a, &executor.output_names(), &got, self.want, mixed)?;
         let used = rows.iter().map(|r: &(String, Difference)| r.1.used).fold(0.0, f64::max);
         let pass = rows.iter().all(|r| r.1.pass) && used <= self.limit;
         self.used = if pass { used } else { self.used };

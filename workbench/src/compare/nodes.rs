@@ -168,25 +168,35 @@ fn isolated(
     inputs: &[Tensor],
     exact: &FxHashMap<ValueId, Tensor>,
 ) -> (Module, Vec<Tensor>) {
-    let mut out = exposed(module, nodes);
+    let f = module.main();
+    let values = nodes.iter().flat_map(|&n| &f.nodes[n].outputs).copied();
+    fed(exposed(module, nodes), values.filter(|&v| f.ty(v).dtype.is_float()), inputs, exact)
+}
+
+/// The module in which each of these values reaches its users, but for the results, as an input of its own; and the
+/// inputs with their exact values.
+pub fn fed(
+    mut out: Module,
+    values: impl Iterator<Item = ValueId>,
+    inputs: &[Tensor],
+    exact: &FxHashMap<ValueId, Tensor>,
+) -> (Module, Vec<Tensor>) {
     let mut inputs = inputs.to_vec();
     let f = out.main_mut();
     let body = f.body;
     let mut fresh: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-    for &n in nodes {
-        for &v in &module.main().nodes[n].outputs {
-            let (Some(t), true) = (exact.get(&v), f.ty(v).dtype.is_float()) else { continue };
-            let ty = f.ty(v).clone();
-            if t.shape().is_empty() && ty.rank() != 0 || ty.const_shape().is_none() {
-                continue;
-            }
-            let at = f.blocks[body].args.len();
-            let name = Name::new(&format!("exact{at}"));
-            let arg = f.fresh_value(ty, ValueDef::Arg(body, at), Some(name));
-            f.blocks[body].args.push(arg);
-            inputs.push(t.clone());
-            fresh.insert(v, arg);
+    for v in values {
+        let Some(t) = exact.get(&v) else { continue };
+        let ty = f.ty(v).clone();
+        if t.shape().is_empty() && ty.rank() != 0 || ty.const_shape().is_none() {
+            continue;
         }
+        let at = f.blocks[body].args.len();
+        let name = Name::new(&format!("exact{at}"));
+        let arg = f.fresh_value(ty, ValueDef::Arg(body, at), Some(name));
+        f.blocks[body].args.push(arg);
+        inputs.push(t.clone());
+        fresh.insert(v, arg);
     }
     let results = std::mem::take(&mut f.blocks[body].results);
     f.replace_uses_many(&|v| fresh.get(&v).copied().unwrap_or(v));

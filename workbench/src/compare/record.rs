@@ -1,6 +1,7 @@
 //! The records of comparisons.
 
 use super::nodes::NodeError;
+use super::roundings::Rounded;
 use super::side::Side;
 use crate::device::DeviceRecord;
 use crate::match_models::ModelDiff;
@@ -49,6 +50,10 @@ pub struct ComparisonRecord {
     pub compared: Compared,
     /// With mixed precision.
     pub mixed: Option<Stored>,
+    /// Where results differ and the network rounds to integers: its parts, each on the reference's integers. If they
+    /// agree, `pass` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounded: Option<Rounded>,
     /// Where results differ.
     pub cause: Option<CauseRecord>,
     /// Beside another model that differs (with -v, beside any): where they part.
