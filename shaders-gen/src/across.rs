@@ -2,32 +2,83 @@
 //!
 //! The driver chooses the size of subgroups and their threads, per kernel. Each subgroup combines the values of its
 //! threads, and its first thread stores the result in the subgroup's own element of a workgroup array. After a barrier
-//! every subgroup combines the array, each of its threads loading one result at a time. The profile's smallest subgroup
-//! size only bounds the length of the array.
+//! every thread combines the array, if it is short; else every subgroup does, each of its threads loading one result at
+//! a time. The profile's smallest subgroup size only bounds the length of the array.
+//!
+//! Results that follow each other and are kept in registers are combined together, with one barrier for all.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
-use crate::tree::Leaf;
+use crate::lines::Source;
+use crate::tree::{Leaf, Node};
 use naga::{AddressSpace, Barrier, BinaryOperator as B, BuiltIn, Expression, Handle, Statement};
+use tensor_ir::dtype::DType;
 use tensor_ir::profile::Nan;
-use tensor_ir::tir::Combiner;
+use tensor_ir::tir::{Combiner, Scope};
+
+/// Workgroup memory with what each of at most `count` subgroups holds of some values: value after value.
+#[derive(Clone, Copy)]
+struct Held {
+    results: Handle<Expression>,
+    count: u32,
+}
+
+/// Results of subgroups that a thread combines by itself, at most.
+const FEW: u32 = 8;
 
 impl KernelEmitter<'_> {
-    /// Combines `v` over all threads along x: each gets the result.
-    pub fn across_threads(&mut self, leaf: &Leaf, v: Value) -> Result<Value, EmitError> {
-        let Some(combiner) = leaf.combiner else { return Ok(v) };
-        if v.lanes != 1 || !matches!(v.kind, Kind::F32 | Kind::I32 | Kind::U32) {
+    /// Combines the values of several leaves at the beginning of `list` over all threads, and stores them. Returns how
+    /// many nodes these are; 0 for fewer than two leaves.
+    pub fn combined_together(&mut self, list: &[Node]) -> Result<usize, EmitError> {
+        let leaves = self.independent(list);
+        let across = || leaves.iter().filter(|l| l.across);
+        let (Some(first), 2..) = (across().next(), across().count()) else { return Ok(0) };
+        let mut own = vec![];
+        for leaf in across() {
+            self.within(leaf, |this| this.value(&leaf.value).map(|v| own.push(v)))?;
+        }
+        let mut all = self.across_threads(first, own)?.into_iter();
+        for leaf in &leaves {
+            let value = if leaf.across { all.next() } else { None };
+            self.within(leaf, |this| this.guarded_store(leaf, value))?;
+        }
+        Ok(leaves.len())
+    }
+
+    /// Leaves that begin a list and store to registers: combinations of one kind, and stores of constants. None reads
+    /// what one of them stores, but for the element that it combines into.
+    fn independent<'n>(&self, list: &'n [Node]) -> Vec<&'n Leaf> {
+        let leaf = |n: &'n Node| if let Node::Leaf(leaf) = n { Some(&**leaf) } else { None };
+        let in_registers = |l: &&Leaf| self.f.buffers[l.buffer].scope == Scope::Register && l.guards.is_empty();
+        let kind = |l: &Leaf| (l.combiner, self.f.buffers[l.buffer].dtype);
+        let mut found: Vec<&Leaf> = vec![];
+        for l in list.iter().map_while(leaf).take_while(in_registers) {
+            let alike = found.iter().find(|o| o.across).is_none_or(|o| kind(o) == kind(l));
+            let plain = l.combiner.is_none() && l.value.loads().is_empty() && l.lane.is_none();
+            let apart = |value: &Leaf, stored: &Leaf| value.value.loads().iter().all(|load| load.0 != stored.buffer);
+            if !(l.across && alike || plain) || found.iter().chain([&l]).any(|o| !apart(l, o)) {
+                break;
+            }
+            found.push(l);
+        }
+        found
+    }
+
+    /// Combines each of the values of leaves like `leaf` over all threads along x: each thread gets the results.
+    pub fn across_threads(&mut self, leaf: &Leaf, values: Vec<Value>) -> Result<Vec<Value>, EmitError> {
+        let (Some(combiner), Some(&v)) = (leaf.combiner, values.first()) else { return Ok(values) };
+        if values.iter().any(|v| v.lanes != 1 || !matches!(v.kind, Kind::F32 | Kind::I32 | Kind::U32)) {
             let text = format!("block `{}`: threads combine single words of 32 bits", self.block);
             return Err(EmitError::unsupported(text));
         }
         let (threads, least) = (self.axes.workgroup()[0], self.profile.subgroup.0.max(1));
-        let own = self.across_subgroup(combiner, v);
+        let own: Vec<Value> = values.into_iter().map(|v| self.across_subgroup(combiner, v)).collect();
         if threads <= least {
             return Ok(own);
         }
         let count = threads.div_ceil(least);
-        let held = self.subgroup_results(v.kind, count);
+        let held = Held { results: self.subgroup_results(v.kind, count * own.len() as u32), count };
         if self.b.top() > 0 {
             // In a loop, other subgroups may still read the values of the previous iteration.
             self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
@@ -37,34 +88,78 @@ impl KernelEmitter<'_> {
         let zero = Value { handle: self.b.u32(0), kind: Kind::U32, lanes: 1 };
         let first = self.b.binary(B::Equal, lane, zero);
         self.branch(first.handle, |this| {
-            let pointer = this.b.emit(Expression::Access { base: held, index: address.handle });
-            this.b.store(pointer, own.handle);
+            for (i, own) in (0..).zip(&own) {
+                let pointer = this.result_at(held, i, address);
+                this.b.store(pointer, own.handle);
+            }
             Ok(())
         })?;
         self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
+        let dtype = self.f.buffers[leaf.buffer].dtype;
+        Ok((0..own.len() as u32).map(|i| self.all_of(held, i, (combiner, dtype), v.kind)).collect())
+    }
+
+    /// Combines what all subgroups hold of value `i`.
+    fn all_of(&mut self, held: Held, i: u32, (combiner, dtype): (Combiner, DType), kind: Kind) -> Value {
+        let least = self.profile.subgroup.0.max(1);
+        let (threads, few) = (self.axes.workgroup()[0], held.count <= FEW);
+        let known = self.profile.fixed_subgroup().is_some_and(|size| threads.is_multiple_of(size));
+        let lane = self.subgroup_builtin(BuiltIn::SubgroupInvocationId, "subgroup_lane");
         let subgroups = self.subgroup_builtin(BuiltIn::NumSubgroups, "subgroups");
-        let identity = self.b.identity(combiner, v.kind, 1, self.f.buffers[leaf.buffer].dtype);
+        let identity = self.b.identity(combiner, kind, 1, dtype);
+        let number = |this: &mut Self, n: u32| Value { handle: this.b.u32(n), kind: Kind::U32, lanes: 1 };
+        let zero = number(self, 0);
         let mut all: Option<Value> = None;
         // One round if a subgroup has at least as many threads as there are subgroups.
-        for round in 0..count.div_ceil(least) {
-            let mut at = lane;
-            if round > 0 {
+        for round in 0..if few { held.count } else { held.count.div_ceil(least) } {
+            let mut at = if few { number(self, round) } else { lane };
+            if round > 0 && !few {
                 let size = self.subgroup_builtin(BuiltIn::SubgroupSize, "subgroup_size");
-                let by = self.b.u32(round);
-                let by = self.b.mul(size, Value { handle: by, ..size });
+                let by = number(self, round);
+                let by = self.b.mul(size, by);
                 at = self.b.add(lane, by);
             }
-            let there = self.b.binary(B::Less, at, subgroups);
-            let index = self.b.select(there, at, zero);
-            let pointer = self.b.emit(Expression::Access { base: held, index: index.handle });
-            let other = self.b.load(pointer, v.kind, 1, None);
-            let other = self.b.select(there, other, identity);
+            // There is one subgroup at least.
+            let there = (!(few && (known || round == 0))).then(|| self.b.binary(B::Less, at, subgroups));
+            let index = there.filter(|_| !few).map_or(at, |there| self.b.select(there, at, zero));
+            let pointer = self.result_at(held, i, index);
+            let other = self.b.load(pointer, kind, 1, None);
+            let other = there.map_or(other, |there| self.b.select(there, other, identity));
             all = Some(match all {
-                Some(sum) => self.b.combine(combiner, sum, other, self.f.buffers[leaf.buffer].dtype),
+                Some(sum) => self.b.combine(combiner, sum, other, dtype),
                 None => other,
             });
         }
-        Ok(self.across_subgroup(combiner, all.unwrap_or(identity)))
+        let all = all.unwrap_or(identity);
+        if few { all } else { self.across_subgroup(combiner, all) }
+    }
+
+    /// The place of what a subgroup holds of value `i`.
+    fn result_at(&mut self, held: Held, i: u32, subgroup: Value) -> Handle<Expression> {
+        let mut at = subgroup;
+        if i > 0 {
+            let first = Value { handle: self.b.u32(i * held.count), kind: Kind::U32, lanes: 1 };
+            at = self.b.add(subgroup, first);
+        }
+        self.b.emit(Expression::Access { base: held.results, index: at.handle })
+    }
+
+    /// Emits something of a leaf.
+    pub fn within(
+        &mut self,
+        leaf: &Leaf,
+        emit: impl FnOnce(&mut Self) -> Result<(), EmitError>,
+    ) -> Result<(), EmitError> {
+        self.block = leaf.block;
+        self.lane = leaf.lane;
+        let around = self.b.sources.current().around;
+        let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
+        let mark = self.ranges.mark();
+        let done = emit(self);
+        self.ranges.forget(mark);
+        self.lane = None;
+        self.b.sources.leave(before);
+        done
     }
 
     fn across_subgroup(&mut self, combiner: Combiner, v: Value) -> Value {
@@ -94,7 +189,7 @@ impl KernelEmitter<'_> {
         Value { handle: result, ..v }
     }
 
-    /// Workgroup memory for one word of each of `count` subgroups.
+    /// Workgroup memory for so many words.
     fn subgroup_results(&mut self, kind: Kind, count: u32) -> Handle<Expression> {
         let word = self.b.lanes_ty(kind, 1);
         let ty = self.b.array_ty(word, 4, Some(count));

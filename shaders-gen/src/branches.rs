@@ -18,6 +18,11 @@ impl KernelEmitter<'_> {
     pub fn sequence(&mut self, list: &[Node]) -> Result<(), EmitError> {
         let mut rest = list;
         while let Some((first, others)) = rest.split_first() {
+            let combined = self.combined_together(rest)?;
+            if combined > 0 {
+                rest = &rest[combined..];
+                continue;
+            }
             rest = others;
             if let (Node::If { conds, body }, Some(Node::If { conds: other, body: otherwise })) =
                 (first, others.first())

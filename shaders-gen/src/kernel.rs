@@ -336,32 +336,25 @@ impl<'a> KernelEmitter<'a> {
 
     /// A store: guards, value, combination with the old element.
     fn leaf(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
-        self.block = leaf.block;
-        self.lane = leaf.lane;
-        let around = self.b.sources.current().around;
-        let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
-        let mark = self.ranges.mark();
-        let done = if self.is_of_subgroup(leaf) {
-            self.ranges.assume(&leaf.facts);
-            self.matrix_operation(leaf)
-        } else if leaf.across {
-            self.value(&leaf.value)
-                .and_then(|value| self.across_threads(leaf, value))
-                .and_then(|value| self.guarded_store(leaf, Some(value)))
-        } else if self.is_collective(leaf) && !leaf.guards.is_empty() {
-            // All threads compute the value; the guards hold only at the store.
-            self.value(&leaf.value).and_then(|value| self.guarded_store(leaf, Some(value)))
-        } else {
-            self.ranges.assume(&leaf.facts);
-            self.guarded_store(leaf, None)
-        };
-        self.ranges.forget(mark);
-        self.lane = None;
-        self.b.sources.leave(before);
-        done
+        self.within(leaf, |this| {
+            if this.is_of_subgroup(leaf) {
+                this.ranges.assume(&leaf.facts);
+                this.matrix_operation(leaf)
+            } else if leaf.across {
+                let value = this.value(&leaf.value)?;
+                let value = this.across_threads(leaf, vec![value])?.pop();
+                this.guarded_store(leaf, value)
+            } else if this.is_collective(leaf) && !leaf.guards.is_empty() {
+                // All threads compute the value; the guards hold only at the store.
+                this.value(&leaf.value).and_then(|value| this.guarded_store(leaf, Some(value)))
+            } else {
+                this.ranges.assume(&leaf.facts);
+                this.guarded_store(leaf, None)
+            }
+        })
     }
 
-    fn guarded_store(&mut self, leaf: &Leaf, value: Option<Value>) -> Result<(), EmitError> {
+    pub fn guarded_store(&mut self, leaf: &Leaf, value: Option<Value>) -> Result<(), EmitError> {
         if leaf.guards.is_empty() {
             return self.combined_store(leaf, value);
         }
