@@ -171,6 +171,8 @@ macro_rules! body {
                                 let $b = splat(x);
                                 each!(|$a| $e)
                             }
+                            // `super::run` makes numbers of these.
+                            Lane::Rows(..) => {}
                             Lane::At(lanes) => {
                                 for (i, v) in v.iter_mut().enumerate() {
                                     // SAFETY: as said.
@@ -299,7 +301,43 @@ body!(portable);
 /// # Safety
 /// So many lanes are readable, those of operands too, and writable; they are the same ones or lie apart. The machine has
 /// `isa`.
-pub(crate) unsafe fn run(isa: Isa, links: Links<'_>, from: Side<*const u8>, to: Side<*mut u8>, n: usize) {
+pub(crate) unsafe fn run(
+    isa: Isa,
+    (links, uniforms): Links<'_>,
+    from: Side<*const u8>,
+    to: Side<*mut u8>,
+    n: usize,
+    rows: &mut Vec<Link<Lane>>,
+) {
+    let of_rows = |l: &Link<Lane>| if let Some(Lane::Rows(_, columns)) = l.operand() { Some(columns) } else { None };
+    // SAFETY: as said.
+    let Some(columns) = links.iter().find_map(of_rows) else {
+        return unsafe { run_lanes(isa, (links, uniforms), from, to, n) };
+    };
+    // A row after another, each with its number.
+    for row in 0..n / columns {
+        let at = row * columns;
+        rows.clear();
+        rows.extend(links.iter().map(|l| {
+            l.map(|x| match x {
+                // SAFETY: there is a number for each row.
+                Lane::Rows(numbers, _) => Lane::All(unsafe { *numbers.add(row) }),
+                Lane::At(lanes) => Lane::At(lanes.wrapping_add(at)),
+                all => all,
+            })
+        }));
+        let (from, to) =
+            ((from.0.wrapping_add(at * from.1.size()), from.1), (to.0.wrapping_add(at * to.1.size()), to.1));
+        // SAFETY: as said.
+        unsafe { run_lanes(isa, (rows, uniforms), from, to, columns) };
+    }
+}
+
+/// Runs links without numbers of rows.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_lanes(isa: Isa, links: Links<'_>, from: Side<*const u8>, to: Side<*mut u8>, n: usize) {
     // SAFETY: as said.
     unsafe {
         match isa {
@@ -346,11 +384,17 @@ mod tests {
                     let [to, own] = [out.as_mut_ptr().cast(), narrow.as_mut_ptr()];
                     // SAFETY: each vector has `n` lanes.
                     unsafe {
-                        run(isa, (&links, &[]), (words.as_ptr().cast(), Lies::Words), (to, Lies::Words), n);
+                        run_lanes(isa, (&links, &[]), (words.as_ptr().cast(), Lies::Words), (to, Lies::Words), n);
                         assert!(out.iter().zip(&words).all(|(o, x)| *o == apply(*x)), "{isa:?} {n}");
-                        run(isa, (&whole[..7], &[]), (bytes.as_ptr(), Lies::Bytes(signed)), (to, Lies::Words), n);
+                        run_lanes(isa, (&whole[..7], &[]), (bytes.as_ptr(), Lies::Bytes(signed)), (to, Lies::Words), n);
                         assert!(out.iter().zip(&words).all(|(o, x)| *o == apply(*x)), "{isa:?} {n} {signed}");
-                        run(isa, (&whole, &[]), (ints.as_ptr().cast(), Lies::Words), (own, Lies::Bytes(signed)), n);
+                        run_lanes(
+                            isa,
+                            (&whole, &[]),
+                            (ints.as_ptr().cast(), Lies::Words),
+                            (own, Lies::Bytes(signed)),
+                            n,
+                        );
                     }
                     let held = |x: f32| apply(x).clamp(low, high);
                     assert!(narrow.iter().zip(&words).all(|(o, x)| number(*o) == held(*x)), "{isa:?} {n} {signed}");
@@ -374,7 +418,9 @@ mod tests {
                     let mut out = vec![0f32; n];
                     let to = out.as_mut_ptr().cast();
                     // SAFETY: each vector has `n` lanes.
-                    unsafe { run(isa, (links, &numbers), (x.as_ptr().cast(), Lies::Words), (to, Lies::Words), n) };
+                    unsafe {
+                        run_lanes(isa, (links, &numbers), (x.as_ptr().cast(), Lies::Words), (to, Lies::Words), n)
+                    };
                     for (i, got) in out.iter().enumerate() {
                         let want = want(x[i], y[i]);
                         let near = (got - want).abs() <= want.abs() * 3e-7 + 1e-44;

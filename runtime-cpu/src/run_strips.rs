@@ -302,7 +302,7 @@ impl Task<'_> {
         own.clear();
         own.extend(links.iter().map(|l| l.map(|o| lane(Some(o), m))));
         // SAFETY: operands have the lanes of the strip, and the result was checked or is a register.
-        unsafe { chains::run(self.isa, (&own, &m.uniforms), from, to, n) };
+        unsafe { chains::run(self.isa, (&own, &m.uniforms), from, to, n, &mut m.row_links) };
         m.links = own;
     }
     /// The values of an index of at most 32 bits for each lane.

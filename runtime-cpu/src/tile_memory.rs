@@ -68,6 +68,8 @@ pub(crate) struct StripMemory {
     pub bytes: Vec<Option<bool>>,
     /// The chain at work.
     pub links: Vec<Link<Lane>>,
+    /// The same for a row of the strip.
+    pub row_links: Vec<Link<Lane>>,
     /// The element of each row that its lanes are combined into.
     pub folded: Vec<f32>,
 }
