@@ -99,7 +99,7 @@ impl List {
     }
     /// The numbers of `count` iterations from one on.
     pub(crate) fn part(&self, from: usize, count: usize) -> Listed<'_> {
-        let repeats = if from % self.repeats == 0 { self.repeats } else { 1 };
+        let repeats = if from.is_multiple_of(self.repeats) { self.repeats } else { 1 };
         Listed { added: &self.added[from..][..count], runs: &self.runs[from..][..count], repeats }
     }
     /// The least and the greatest that these iterations add.

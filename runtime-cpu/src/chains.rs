@@ -92,6 +92,22 @@ fn is_used_once(code: &Code, n: usize) -> bool {
     uses == 1 && code.result != Some(own)
 }
 
+/// True of numbers by which a product with the reciprocal divides.
+pub(crate) fn is_moderate(x: f32) -> bool {
+    [x, 1.0 / x].iter().all(|x| x.abs() <= 16_384.0)
+}
+
+/// Makes products of divisions by a number whose quotients are rounded to integers.
+pub(crate) fn divide_by_products(links: &mut [Link<Lane>]) {
+    for n in 1..links.len() {
+        if let (Link::Div(Lane::All(x)), Link::Round) = (links[n - 1], links[n])
+            && is_moderate(x)
+        {
+            links[n - 1] = Link::DivBy(x, 1.0 / x);
+        }
+    }
+}
+
 /// How lanes lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lies {
@@ -194,6 +210,7 @@ macro_rules! body {
                         Link::SubFrom(x) => each!(x, |a, b| sub(b, a)),
                         Link::Mul(x) => each!(x, |a, b| mul(a, b)),
                         Link::Div(x) => each!(x, |a, b| div(a, b)),
+                        Link::DivBy(x, reciprocal) => each!(|a| quotient(a, x, reciprocal)),
                         Link::DivFrom(x) => each!(x, |a, b| div(b, a)),
                         Link::Max(x) => each!(x, |a, b| keep_max(a, b)),
                         Link::Min(x) => each!(x, |a, b| keep_min(a, b)),
@@ -299,7 +316,7 @@ body!(portable);
 /// Runs links over `n` lanes.
 ///
 /// # Safety
-/// So many lanes are readable, those of operands too, and writable; they are the same ones or lie apart. The machine has
+/// So many lanes are readable, in operands too, and writable; they are the same ones or lie apart. The machine has
 /// `isa`.
 pub(crate) unsafe fn run(
     isa: Isa,
@@ -437,6 +454,11 @@ mod tests {
                 check(&[Link::Max(lanes)], &|x, y| if x.is_nan() { x } else { x.max(y) });
                 check(&[Link::Min(lanes)], &|x, y| if x.is_nan() { x } else { x.min(y) });
                 check(&[Link::Exp], &|x, _| exp(x));
+                let mut divided = [Link::Div(Lane::All(0.7)), Link::Round];
+                divide_by_products(&mut divided);
+                assert_eq!(divided[0], Link::DivBy(0.7, 1.0 / 0.7));
+                check(&divided[..1], &|x, _| x / 0.7);
+                check(&divided, &|x, _| (x / 0.7).round_ties_even());
                 check(&[Link::Min(Lane::All(9.0)), Link::Max(Lane::All(-9.0)), Link::Polynomial(0, 3)], &|x, _| {
                     let x = if x.is_nan() { x } else { x.clamp(-9.0, 9.0) };
                     ((0.25 * f64::from(x) - 1.5) * f64::from(x) + 3.0) as f32

@@ -38,7 +38,7 @@ impl Row {
     }
 }
 
-/// Transposes a part; false if neither operand lies next to itself along what the other one does not.
+/// Transposes a part; false if it has no block, or neither operand lies next to itself where the other one does not.
 ///
 /// # Safety
 /// All places of the part are elements of that type's size and alignment.
@@ -49,6 +49,9 @@ unsafe fn transpose<T: Turned>(
     part: Part,
 ) -> bool {
     let [by, to_by] = [by, to_by].map(|b| b.map(|n| n as isize));
+    if part.rows.min(part.columns) < T::BLOCK {
+        return false;
+    }
     // SAFETY: as said.
     unsafe {
         match (by, to_by) {

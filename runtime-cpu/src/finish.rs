@@ -86,14 +86,7 @@ macro_rules! finish {
                 Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
                 Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
                 Step::Div(x) if $integers => each!(i, v, sum => div(sum, splat(x))),
-                Step::DivBy(x, reciprocal) if $integers => {
-                    let [less, times] = [splat(-x), splat(reciprocal)];
-                    each!(i, v, sum => {
-                        let first = mul(sum, times);
-                        let second = fma(fma(first, less, sum), times, first);
-                        fma(fma(second, less, sum), times, second)
-                    });
-                }
+                Step::DivBy(x, reciprocal) if $integers => each!(i, v, sum => quotient(sum, x, reciprocal)),
                 Step::Round if $integers => each!(i, v, sum => round(sum)),
                 Step::AddInt(x) if $integers => each!(i, v, sum => add_int(sum, splat(x))),
                 Step::AddIntColumns(at) if $integers => {
@@ -123,7 +116,8 @@ macro_rules! finish {
                     put!();
                     for i in 0..R as isize {
                         for j in 0..own {
-                            *to.offset(i * stride).add(j) = $out.offset(i * $t.out_stride).add(j).read().to_bits() as u8;
+                            let low = $out.offset(i * $t.out_stride).add(j).read().to_bits() as u8;
+                            *to.offset(i * stride).add(j) = low;
                         }
                     }
                 }

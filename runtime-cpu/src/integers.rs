@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Quotients by a reciprocal are those of a division, to the bit.
+    /// Quotients by a reciprocal and by a division are the same, to the bit.
     #[test]
     fn quotients_by_products_are_exact() {
         for isa in Isa::ALL.into_iter().filter(|i| i.is_available() && *i != Isa::Portable) {

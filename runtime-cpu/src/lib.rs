@@ -72,6 +72,7 @@ mod run_tiles;
 mod runs;
 mod session;
 mod share;
+mod some_lanes;
 mod strip_bodies;
 mod strip_code;
 mod strip_elements;

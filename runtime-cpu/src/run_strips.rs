@@ -301,6 +301,7 @@ impl Task<'_> {
         let mut own = std::mem::take(&mut m.links);
         own.clear();
         own.extend(links.iter().map(|l| l.map(|o| lane(Some(o), m))));
+        chains::divide_by_products(&mut own);
         // SAFETY: operands have the lanes of the strip, and the result was checked or is a register.
         unsafe { chains::run(self.isa, (&own, &m.uniforms), from, to, n, &mut m.row_links) };
         m.links = own;

@@ -1,12 +1,12 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
+use crate::chains::is_moderate;
 use crate::copied::{Copied, Stored};
 use crate::execute::Task;
 use crate::form::Form;
 use crate::halves;
 use crate::index::Index;
 use crate::integers::{self, Rows};
-use crate::isa::Isa;
 use crate::memory::View;
 use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
 use crate::row_ranges::{always, ends, range_of, until};
@@ -138,6 +138,7 @@ impl Task<'_> {
     ) -> Option<Vec<[isize; 2]>> {
         let right = t.right.as_ref()?;
         let view = &self.views[right.buffer];
+        // The left operand's are bytes, not the right one's.
         if is_plain(if kind == Kind::LaneBytes { t.kind } else { kind }, view.form()) {
             return None;
         }
@@ -242,9 +243,6 @@ impl Task<'_> {
         }
         if let Some(e) = &t.epilogue {
             self.steps(e, rows, columns, m);
-            if self.isa != Isa::Portable {
-                divide_by_products(&mut m.steps, columns as usize);
-            }
         }
         let view = &self.views[store.buffer];
         let first = store.index.eval(self.scene());
@@ -266,7 +264,8 @@ impl Task<'_> {
         let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if !is_plain(a.buffer));
         m.wide.reserve(e.steps.iter().filter(copied).count() * (rows * columns) as usize);
         let wide = &mut m.wide;
-        m.steps.extend(e.steps.iter().map(|s| match &s.operand {
+        let next = e.steps.iter().skip(1).map(|s| s.op).chain([StepOp::Keep]);
+        m.steps.extend(e.steps.iter().zip(next).map(|(s, next)| match &s.operand {
             Operand::Kept => match s.op {
                 StepOp::Add => Step::AddKept,
                 StepOp::Mul => Step::MulKept,
@@ -278,6 +277,7 @@ impl Task<'_> {
             },
             Operand::Number(x) => match s.op {
                 StepOp::AddInt => Step::AddInt(*x),
+                StepOp::Div if next == StepOp::Round && is_moderate(*x) => Step::DivBy(*x, 1.0 / x),
                 StepOp::Div => Step::Div(*x),
                 StepOp::Mul => Step::Mul(*x),
                 StepOp::Max => Step::Max(*x),
@@ -407,32 +407,13 @@ impl Task<'_> {
         // results are this task's own.
         unsafe {
             let view = &self.views[p.t.left.buffer];
-            if !is_plain(p.kind, view.form()) || operands.collides(rows.len()) {
+            // The right operand's are halves, not the left one's.
+            let kind = if p.kind == Kind::Halves { p.t.kind } else { p.kind };
+            if !is_plain(kind, view.form()) || operands.collides(rows.len()) {
                 return operands.run_copied(self.isa, rows, operands.left.cast(), view.form(), copy);
             }
             tile::run(self.isa, &operands, rows);
         }
-    }
-}
-
-/// A division of sums of integers by a number becomes products, which take half of the time: where nothing before it is
-/// infinite, as all numbers are moderate, and a quotient is rounded to an integer, so that a tiny one may be off.
-fn divide_by_products(steps: &mut [Step], columns: usize) {
-    const MOST_STEPS: usize = 6;
-    let moderate = |x: f32| x.abs() <= 16_384.0;
-    let pair = |s: &[Step]| matches!(s, [Step::Div(x), Step::Round] if moderate(*x) && moderate(1.0 / x));
-    let Some(at) = steps.windows(2).position(pair).filter(|at| *at <= MOST_STEPS) else { return };
-    // SAFETY: each of these steps has an element for each column.
-    let all =
-        |x: *const f32| unsafe { std::slice::from_raw_parts(x, columns) }.iter().fold(true, |m, x| m & moderate(*x));
-    let finite = |s: &Step| match s {
-        Step::AddInt(_) | Step::AddIntColumns(_) | Step::SubIntColumns(_) | Step::ToFloat => true,
-        Step::Add(x) | Step::Mul(x) | Step::Max(x) | Step::Min(x) => moderate(*x),
-        Step::AddColumns(x) | Step::MulColumns(x) => all(*x),
-        _ => false,
-    };
-    if let (true, Step::Div(x)) = (steps[..at].iter().all(finite), steps[at]) {
-        steps[at] = Step::DivBy(x, 1.0 / x);
     }
 }
 

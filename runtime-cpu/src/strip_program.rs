@@ -91,6 +91,8 @@ pub(crate) enum Link<T> {
     SubFrom(T),
     Mul(T),
     Div(T),
+    /// By a number, with its reciprocal, where quotients are rounded to integers.
+    DivBy(f32, f32),
     /// The operand divided by the lane.
     DivFrom(T),
     Max(T),
@@ -115,6 +117,7 @@ impl<T: Copy> Link<T> {
             Link::SubFrom(x) => Link::SubFrom(f(x)),
             Link::Mul(x) => Link::Mul(f(x)),
             Link::Div(x) => Link::Div(f(x)),
+            Link::DivBy(x, reciprocal) => Link::DivBy(x, reciprocal),
             Link::DivFrom(x) => Link::DivFrom(f(x)),
             Link::Max(x) => Link::Max(f(x)),
             Link::Min(x) => Link::Min(f(x)),

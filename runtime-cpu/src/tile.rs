@@ -184,7 +184,8 @@ macro_rules! body {
             use super::vectors::$name::*;
             use super::vectors::{AHEAD, prefetch};
             use super::{
-                APART, HALVES, LANE_BYTES, LANE_WORDS, MAX, Operands, PAIRS, PRODUCT, SCALED, SUM, Step, begin, finish,
+                APART, HALVES, LANE_BYTES, LANE_WORDS, MAX, MIN, Operands, PAIRS, PRODUCT, SCALED, SUM, Step, begin,
+                finish,
             };
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
@@ -251,9 +252,9 @@ macro_rules! body {
                                 columns[v] = match kind {
                                     PRODUCT if KIND >= APART => pick(masks[v], b.wrapping_add(v * LANES * by), by),
                                     SCALED => splat(*b),
-                                    PRODUCT | PAIRS | LANE_WORDS | LANE_BYTES => load(masks[v], b.wrapping_add(v * LANES)),
                                     HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
-                                    _ => splat(0.0),
+                                    SUM | MAX | MIN => splat(0.0),
+                                    _ => load(masks[v], b.wrapping_add(v * LANES)),
                                 };
                             }
                             for i in 0..R {

@@ -66,8 +66,7 @@ pub(crate) enum Step {
     MulKept,
     /// A number that divides.
     Div(f32),
-    /// The same, of sums that are not infinite, by its reciprocal: a product, corrected twice, is the quotient (P.
-    /// Markstein, Computation of Elementary Functions on the IBM RISC System/6000 Processor).
+    /// The same with its reciprocal, where quotients are rounded to integers.
     DivBy(f32, f32),
     /// To the nearest integer, ties to even.
     Round,

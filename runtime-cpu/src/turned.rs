@@ -1,7 +1,6 @@
 //! Transposes of blocks of elements of 32 bits, or of bytes.
 
 use crate::isa::Isa;
-use crate::vectors::prefetch;
 
 /// Elements that blocks are transposed of.
 pub(crate) trait Turned: Copy {
@@ -35,14 +34,11 @@ impl Turned for u8 {
     }
 }
 
-/// Columns ahead that are loaded into the cache: each may be a line of its own.
-const AHEAD: isize = 16;
-
 /// Reads `columns` columns of `rows` adjacent elements each, so far apart, into rows, whose elements are adjacent and
 /// which lie so far apart.
 ///
 /// # Safety
-/// These elements are readable, and those of the rows writable. The machine has `isa`.
+/// These elements are readable, and the rows writable. The machine has `isa`.
 pub(crate) unsafe fn turn<T: Turned>(
     isa: Isa,
     (from, stride): (*const T, isize),
@@ -61,6 +57,8 @@ pub(crate) unsafe fn turn<T: Turned>(
     };
     #[cfg(target_arch = "x86_64")]
     {
+        /// Columns ahead that are loaded into the cache: each may be a line of its own.
+        const AHEAD: isize = 16;
         let block = |r: usize, c: usize| {
             let (from, to) = at(r, c);
             // SAFETY: a whole block; both instruction sets have AVX.
@@ -73,7 +71,7 @@ pub(crate) unsafe fn turn<T: Turned>(
         } else {
             for c in column_blocks {
                 for i in 0..T::BLOCK as isize {
-                    prefetch(at(0, c).0.wrapping_offset((AHEAD + i) * stride).cast(), 1);
+                    crate::vectors::prefetch(at(0, c).0.wrapping_offset((AHEAD + i) * stride).cast(), 1);
                 }
                 row_blocks.clone().for_each(|r| block(r, c));
             }

@@ -1,8 +1,8 @@
 //! Vectors of f32 for the bodies of tiles: one module for each instruction set, all with the same functions.
 //!
 //! Loads and stores take the elements that a mask has; other lanes of a load are 0. `max` and `min` of a number and
-//! NaN are NaN; `keep_max` and `keep_min` also those of NaN and a number. Functions of integers take the lanes' bits as
-//! i32, shifts as u32.
+//! NaN are NaN; `keep_max` and `keep_min` also those of NaN and a number. `known` is the first one that is no NaN.
+//! Functions of integers take the lanes' bits as i32, shifts as u32.
 
 /// The module of an instruction set: items of its own, its types, what each function is.
 macro_rules! vectors {
@@ -32,6 +32,22 @@ macro_rules! vectors {
                 @function $features
                 /// Numbers held between two and rounded towards 0, as i32; NaN is 0.
                 pub fn to_int($t: Vector, $low: f32, $high: f32) -> Vector { $to_int }
+            );
+            vectors!(
+                @function $features
+                /// A quotient by a moderate number with its reciprocal: a product, corrected twice (P. Markstein,
+                /// Computation of Elementary Functions on the IBM RISC System/6000 Processor), in less time. Where it
+                /// is less than 2^-100, its last bit may differ.
+                pub fn quotient(a: Vector, by: f32, reciprocal: f32) -> Vector {
+                    if !FUSED {
+                        return div(a, splat(by));
+                    }
+                    let (less, times) = (splat(-by), splat(reciprocal));
+                    let first = mul(a, times);
+                    let second = fma(fma(first, less, a), times, first);
+                    // Infinite ones have no remainder.
+                    known(fma(fma(second, less, a), times, second), first)
+                }
             );
             vectors!(
                 @function $features
@@ -88,6 +104,8 @@ vectors! {
     mod avx512 ["avx512f,avx512bw"]: __m512, __mmask16, 16;
     {
         use std::arch::x86_64::*;
+        /// Products with a sum are rounded once.
+        const FUSED: bool = true;
         pub use std::arch::x86_64::{_mm512_castps_si512 as bits, _mm512_castsi512_ps as words};
 
         #[inline(always)]
@@ -140,6 +158,7 @@ vectors! {
         min(a, b) = _mm512_min_ps(a, b);
         keep_max(a, b) = _mm512_mask_mov_ps(_mm512_max_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
         keep_min(a, b) = _mm512_mask_mov_ps(_mm512_min_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
+        known(a, b) = _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), b);
         div(a, b) = _mm512_div_ps(a, b);
         round(a) = _mm512_roundscale_ps::<8>(a);
         add_int(a, b) = words(_mm512_add_epi32(bits(a), bits(b)));
@@ -183,6 +202,7 @@ vectors! {
     mod avx2 ["avx2,fma,f16c"]: __m256, usize, 8;
     {
         use std::arch::x86_64::*;
+        const FUSED: bool = true;
         pub use std::arch::x86_64::{_mm256_castps_si256 as bits, _mm256_castsi256_ps as words};
 
         #[target_feature(enable = "avx2,fma,f16c")]
@@ -212,7 +232,7 @@ vectors! {
             let all = unsafe {
                 match m {
                     LANES => _mm_loadl_epi64(from.cast()),
-                    _ => _mm_loadl_epi64(super::some::<u8, LANES>(m, from).as_ptr().cast()),
+                    _ => _mm_loadl_epi64(crate::some_lanes::some::<u8, LANES>(m, from).as_ptr().cast()),
                 }
             };
             words(_mm256_cvtepu8_epi32(all))
@@ -238,6 +258,7 @@ vectors! {
         min(a, b) = _mm256_min_ps(a, b);
         keep_max(a, b) = _mm256_blendv_ps(_mm256_max_ps(a, b), a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         keep_min(a, b) = _mm256_blendv_ps(_mm256_min_ps(a, b), a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
+        known(a, b) = _mm256_blendv_ps(a, b, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         div(a, b) = _mm256_div_ps(a, b);
         round(a) = _mm256_round_ps::<8>(a);
         add_int(a, b) = words(_mm256_add_epi32(bits(a), bits(b)));
@@ -260,12 +281,12 @@ vectors! {
         if m == LANES {
             return _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
         }
-        let some = super::some::<u16, LANES>(m, from);
+        let some = crate::some_lanes::some::<u16, LANES>(m, from);
         _mm256_cvtph_ps(_mm_loadu_si128(some.as_ptr().cast()))
     };
     pick(m, from, by) = {
         if by != 2 || m != LANES {
-            let some = super::some_apart::<LANES>(m, from, by);
+            let some = crate::some_lanes::some_apart::<LANES>(m, from, by);
             return _mm256_loadu_ps(some.as_ptr());
         }
         // The even elements of a vector, and the odd ones of another that begins with its last element.
@@ -281,6 +302,7 @@ vectors! {
     mod neon ["neon"]: float32x4_t, usize, 4;
     {
         use std::arch::aarch64::*;
+        const FUSED: bool = true;
         use {vreinterpretq_f32_s32 as words, vreinterpretq_s32_f32 as bits};
 
         /// Bytes as numbers.
@@ -291,7 +313,7 @@ vectors! {
         #[inline]
         pub unsafe fn load_bytes(signed: bool, from: *const u8) -> Vector {
             // SAFETY: as said.
-            unsafe { vld1q_f32(super::numbers::<LANES>(signed, from).as_ptr()) }
+            unsafe { vld1q_f32(crate::some_lanes::numbers::<LANES>(signed, from).as_ptr()) }
         }
         /// Bytes without a sign as integers.
         ///
@@ -301,7 +323,7 @@ vectors! {
         #[inline]
         pub unsafe fn load_ints(m: Mask, from: *const u8) -> Vector {
             // SAFETY: as said.
-            unsafe { vld1q_f32(super::ints::<LANES>(m, from).as_ptr()) }
+            unsafe { vld1q_f32(crate::some_lanes::ints::<LANES>(m, from).as_ptr()) }
         }
         /// The low bytes of integers.
         ///
@@ -314,7 +336,7 @@ vectors! {
             // SAFETY: as said.
             unsafe {
                 vst1q_f32(all.as_mut_ptr(), v);
-                super::store_low(to, all);
+                crate::some_lanes::store_low(to, all);
             }
         }
         /// # Safety
@@ -338,6 +360,7 @@ vectors! {
         min(a, b) = vminq_f32(a, b);
         keep_max(a, b) = vmaxq_f32(a, b);
         keep_min(a, b) = vminq_f32(a, b);
+        known(a, b) = vbslq_f32(vceqq_f32(a, a), a, b);
         div(a, b) = vdivq_f32(a, b);
         round(a) = vrndnq_f32(a);
         add_int(a, b) = words(vaddq_s32(bits(a), bits(b)));
@@ -353,14 +376,19 @@ vectors! {
     mask(n) = n.min(LANES);
     // NaN is 0 as an integer.
     to_int(a, low, high) = words(vcvtq_s32_f32(vminq_f32(vmaxq_f32(a, splat(low)), splat(high))));
-    load(m, from) = if m == LANES { vld1q_f32(from) } else { vld1q_f32(super::some::<f32, 4>(m, from).as_ptr()) };
+    load(m, from) = {
+        if m == LANES {
+            return vld1q_f32(from);
+        }
+        vld1q_f32(crate::some_lanes::some::<f32, 4>(m, from).as_ptr())
+    };
     load_halves(m, from) = {
-        let all = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
+        let all = crate::some_lanes::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
         vld1q_f32(all.as_ptr())
     };
     pick(m, from, by) = {
         if by != 2 || m != LANES {
-            return vld1q_f32(super::some_apart::<LANES>(m, from, by).as_ptr());
+            return vld1q_f32(crate::some_lanes::some_apart::<LANES>(m, from, by).as_ptr());
         }
         // The even elements of a vector, and the odd ones of another that begins with its last element.
         let (low, high) = (vld1q_f32(from), vld1q_f32(from.wrapping_add(3)));
@@ -385,7 +413,8 @@ vectors! {
         fn words(x: i32) -> f32 {
             f32::from_bits(x as u32)
         }
-        pub use super::{ints as load_ints, numbers as load_bytes, store_low as store_bytes};
+        const FUSED: bool = false;
+        pub use crate::some_lanes::{ints as load_ints, numbers as load_bytes, store_low as store_bytes};
     }
     {
         fma(a, b, c) = each(|i| a[i] * b[i] + c[i]);
@@ -395,6 +424,7 @@ vectors! {
         min(a, b) = each(|i| if a[i] < b[i] { a[i] } else { b[i] });
         keep_max(a, b) = each(|i| if a[i].is_nan() || a[i] > b[i] { a[i] } else { b[i] });
         keep_min(a, b) = each(|i| if a[i].is_nan() || a[i] < b[i] { a[i] } else { b[i] });
+        known(a, b) = each(|i| if a[i].is_nan() { b[i] } else { a[i] });
         div(a, b) = each(|i| a[i] / b[i]);
         round(a) = each(|i| a[i].round_ties_even());
         add_int(a, b) = each(|i| words(bits(a[i]).wrapping_add(bits(b[i]))));
@@ -409,9 +439,9 @@ vectors! {
     splat(x) = [x; LANES];
     mask(n) = n.min(LANES);
     to_int(a, low, high) = each(|i| words(a[i].clamp(low, high) as i32));
-    load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { super::some(m, from) };
-    load_halves(m, from) = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
-    pick(m, from, by) = super::some_apart(m, from, by);
+    load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { crate::some_lanes::some(m, from) };
+    load_halves(m, from) = crate::some_lanes::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
+    pick(m, from, by) = crate::some_lanes::some_apart(m, from, by);
     store(m, to, v) = if m == LANES { to.cast::<Vector>().write(v) } else { v.as_ptr().copy_to_nonoverlapping(to, m) };
 }
 
@@ -430,61 +460,4 @@ pub(crate) fn prefetch(at: *const f32, n: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (at, n);
-}
-
-/// Bytes as numbers.
-///
-/// # Safety
-/// `N` bytes are readable.
-#[inline]
-pub unsafe fn numbers<const N: usize>(signed: bool, from: *const u8) -> [f32; N] {
-    // SAFETY: as said.
-    let all = unsafe { from.cast::<[u8; N]>().read() };
-    all.map(|x| if signed { f32::from(x as i8) } else { f32::from(x) })
-}
-
-/// `n` bytes without a sign as integers, and zeros.
-///
-/// # Safety
-/// `n` bytes are readable, and `n` is at most `N`.
-#[inline]
-pub unsafe fn ints<const N: usize>(n: usize, from: *const u8) -> [f32; N] {
-    // SAFETY: as said.
-    unsafe { some::<u8, N>(n, from) }.map(|x| f32::from_bits(u32::from(x)))
-}
-
-/// Stores the low bytes of integers.
-///
-/// # Safety
-/// `N` bytes are writable.
-#[inline]
-pub unsafe fn store_low<const N: usize>(to: *mut u8, v: [f32; N]) {
-    // SAFETY: as said.
-    unsafe { to.cast::<[u8; N]>().write(v.map(|x| x.to_bits() as u8)) };
-}
-
-/// `n` elements and zeros.
-///
-/// # Safety
-/// `n` elements are readable, and `n` is at most `N`.
-#[inline]
-unsafe fn some<T: Copy + Default, const N: usize>(n: usize, from: *const T) -> [T; N] {
-    let mut all = [T::default(); N];
-    // SAFETY: as said.
-    unsafe { from.copy_to_nonoverlapping(all.as_mut_ptr(), n) };
-    all
-}
-
-/// `n` elements so far apart, and zeros.
-///
-/// # Safety
-/// `n` such elements are readable, and `n` is at most `N`.
-#[inline]
-unsafe fn some_apart<const N: usize>(n: usize, from: *const f32, by: usize) -> [f32; N] {
-    let mut all = [0.0; N];
-    for (i, to) in all.iter_mut().enumerate().take(n) {
-        // SAFETY: as said.
-        *to = unsafe { *from.add(i * by) };
-    }
-    all
 }

@@ -15,7 +15,7 @@ use crate::traffic::element_bytes;
 use std::ops::RangeInclusive;
 
 /// Register tiles, all alike.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in crate::schedule) struct RegisterTiles {
     /// How many there are, and the tasks that they are in.
     pub count: f64,
@@ -33,7 +33,7 @@ pub(in crate::schedule) struct RegisterTiles {
     pub lone_taps: f64,
     /// Elements of a right operand that are copied, in all.
     pub copied: f64,
-    /// Bytes of a left operand that lie apart along the depth, and are packed in words: those of each tile, in all.
+    /// Bytes of a left operand that lie apart along the depth, and are packed in words, for all tiles.
     pub packed: f64,
     /// Rows of results are no whole vectors.
     pub narrow: bool,

@@ -49,8 +49,8 @@ pub(super) fn units(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError>
     Ok(units)
 }
 
-/// Splits the loops of a lone block whose quotients and remainders it reads. The loops over the rest go outside: the block does the
-/// same in all other iterations.
+/// Splits the loops of a lone block whose quotients and remainders it reads. The loops over the rest go outside: the
+/// block does the same in all other iterations.
 fn split_parts(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), ScheduleError> {
     let view = sketch.view();
     let Some((block, Ok(loops))) = view.block(unit.output).map(|b| (b, view.loops(unit.output))) else { return Ok(()) };

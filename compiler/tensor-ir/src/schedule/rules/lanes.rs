@@ -216,15 +216,9 @@ impl SharedRows {
             columns: lanes,
             taps: depth,
             depth: 1.0,
-            edges: 0.0,
-            lone_taps: 0.0,
-            copied: 0.0,
-            packed: 0.0,
-            narrow: false,
-            far_columns: false,
-            row_bytes: 0.0,
             at_once: 1.0,
             again,
+            ..RegisterTiles::default()
         }
     }
 }
@@ -254,7 +248,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     }
 }
 
-/// Splits the loops of a task by which indices divide them, the remainder outside: then all places move evenly.
+/// Splits the loops of a task that indices divide with remainders, the remainder outside: then all places move evenly.
 ///
 /// ```text
 /// for x in 0..64 { y[x] = a[x / 2, x % 2] }   ->   for xi in 0..2 { for xo in 0..32 { y[xo*2 + xi] = a[xo, xi] } }
@@ -269,10 +263,10 @@ fn split_by_quotients(sketch: &mut Sketch<'_>, unit: &Unit, task: Name) -> Resul
     Ok(())
 }
 
-/// The one number by which indices of the block divide loop `v` and its iterations are divisible.
+/// The one number by which indices of the block divide loop `v`, with remainders, and its iterations are divisible.
 fn divisor(view: &View<'_>, block: Name, v: Name) -> Option<i64> {
     let extent = view.extent_of(v)?;
-    let (mut found, mut fits) = (None, true);
+    let (mut found, mut fits, mut remains) = (None, true, false);
     view.block(block)?.value.visit_ints(&mut |i| {
         i.visit(&mut |i| {
             if let IntNode::Div(of, by) | IntNode::Mod(of, by) = i.node()
@@ -280,11 +274,12 @@ fn divisor(view: &View<'_>, block: Name, v: Name) -> Option<i64> {
             {
                 let by = by.as_const().filter(|n| of.as_var() == Some(v) && *n > 1 && extent % n == 0);
                 fits &= by.is_some() && (found.is_none() || found == by);
+                remains |= matches!(i.node(), IntNode::Mod(..));
                 found = by;
             }
         });
     });
-    found.filter(|n| fits && *n < extent)
+    found.filter(|n| fits && remains && *n < extent)
 }
 
 /// Makes tasks of rows that share what they read.

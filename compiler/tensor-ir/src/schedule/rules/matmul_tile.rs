@@ -123,13 +123,9 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let row = c.m.iter().rfind(|v| !is_single(view, v)).and_then(own);
     let row_bytes = 4 * row.and_then(|v| stride(view, (left.0, &left.1), v)).unwrap_or(0).abs();
     let part = c.k.last().and_then(|k| even_part(view, &left, *k));
-    let next = |k: &Name| stride(view, (left.0, &left.1), *k) == Some(1);
-    let apart = bytes && part.is_none() && !c.k.last().is_some_and(next);
-    let sizes = [cut, columns, depth];
     Ok(PanelProduct {
-        c,
         together,
-        sizes,
+        sizes: [cut, columns, depth],
         times,
         tile,
         vector,
@@ -137,13 +133,14 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         lone_taps,
         whole_panels,
         bytes,
-        apart,
+        apart: bytes && part.is_none() && !lies_along(view, &left, c.k.last()),
         packed,
         padded,
         taps,
         row_bytes,
         part,
         decoded,
+        c,
     })
 }
 
@@ -151,6 +148,11 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
 fn lone_taps(view: &View<'_>, (buffer, indices): &Load, taps: &[Name]) -> i64 {
     let lies = |v: &Name| stride(view, (*buffer, indices), *v).is_some() || !indices.iter().any(|i| i.uses(*v));
     if taps.iter().all(lies) { 0 } else { view.product(taps) }
+}
+
+/// Elements of the operand lie next to each other along the loop.
+fn lies_along(view: &View<'_>, (buffer, indices): &Load, v: Option<&Name>) -> bool {
+    v.is_some_and(|v| stride(view, (*buffer, indices), *v) == Some(1))
 }
 
 /// Rows of the left operand may lie in a border.
