@@ -132,13 +132,14 @@ impl Scores {
             (None, Some(size)) => 1.0 / (size as f64).sqrt(),
             (None, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
         };
-        // Both operands are scaled, so that products of f16 do not overflow.
-        let root = cx.number(scale.abs().sqrt(), dtype);
-        let signed = cx.number(scale.abs().sqrt() * scale.signum(), dtype);
-        let rows = cx.add(Mul {}, &[self.query, signed])?;
-        let columns = cx.add(Mul {}, &[self.key, root])?;
-        let columns = cx.add(Transpose { perm: vec![0, 1, 3, 2] }, &[columns])?;
-        let (rows, columns) = (group(cx, rows, &shared)?, ungroup(cx, columns, &shared)?);
+        // Before the product, so that products of f16 do not overflow; of queries alone, so that a cache of keys is
+        // read where it lies.
+        let scale = cx.number(scale, dtype);
+        let rows = cx.add(Mul {}, &[self.query, scale])?;
+        let (rows, columns) = (group(cx, rows, &shared)?, ungroup(cx, self.key, &shared)?);
+        let last = cx.type_of(columns).rank() - 1;
+        let perm = (0..last - 1).chain([last, last - 1]).collect();
+        let columns = cx.add(Transpose { perm }, &[columns])?;
         let product = cx.add(MatMul {}, &[rows, columns])?;
         let scores = cx.reshape(product, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()])?;
         let capped = softcap(cx, scores, self.softcap, dtype)?;
