@@ -36,6 +36,8 @@ pub(crate) struct Decoding {
     pub to: Place,
     /// The left operand of the tile that decodes does not change while the kernel runs.
     pub steady_left: bool,
+    /// Tiles in a loop share what is decoded.
+    pub shared_panel: bool,
 }
 
 /// Memory of a thread for zero points, for scales, and for a left operand that is no f32.

@@ -30,8 +30,10 @@ pub(crate) struct Own {
     run: u64,
     pub strips: StripMemory,
     pub factors: Factors,
-    /// The left rows of the tile that decoded last.
+    /// The left rows of tiles that decode.
     pub rows: RowBytes,
+    /// The right operand that was decoded last for several tiles, and its first element.
+    pub decoded: Option<[i64; 2]>,
 }
 
 thread_local! {
@@ -98,6 +100,7 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, (run, tasks): 
         if std::mem::replace(&mut own.run, run) != run {
             own.tile.iter_mut().for_each(|m| m.right.forget());
             own.rows.forget();
+            own.decoded = None;
         }
         let env = vec![0; program.slots];
         let mut t = Task { views: &views, env, isa, own, lets: vec![] };

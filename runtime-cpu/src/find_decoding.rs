@@ -6,7 +6,8 @@
 //!
 //! Columns (`j`) lie next to each other. The rows (`i`) share words, scales and zero points, or have a byte each.
 //! Leaves of another form are computed as any other. A tile of few rows whose right operand is decoded just before it,
-//! for it alone, decodes that itself, in all parts of the depth at once.
+//! for it alone, decodes that itself, in all parts of the depth at once. Tiles of many rows that share what is decoded
+//! before a loop over them multiply words too if their rows are bytes; else the first of them decodes for all.
 
 use crate::decoding::{Decoding, Factor, Place};
 use crate::epilogue::Known;
@@ -72,20 +73,32 @@ impl Decoding {
         };
         let fits = next(&packed) && next(&to) && steady(&zero) && steady(&scale);
         fits.then(|| {
-            let (parts, steady_left) = (vec![], false);
-            Decoding { loops, inside, parts, packed, shifts, mask, zero, scale, to, steady_left }
+            let (parts, steady_left, shared_panel) = (vec![], false, false);
+            Decoding { loops, inside, parts, packed, shifts, mask, zero, scale, to, steady_left, shared_panel }
         })
     }
 }
 
-/// Gives a tile of few rows the leaf before it, if that decodes words for its right operand and for nothing else.
+/// Gives a tile, which may stand in loops, the leaf before it, if that decodes words for its right operand and for
+/// nothing else.
 pub(crate) fn join(nodes: &mut Vec<Node>, next: &mut Node, buffers: &[Known]) {
-    if let (Some(Node::Leaf(l)), Node::Tile(t)) = (nodes.last(), next)
-        && let Some(mut d) = Decoding::of(l, buffers).filter(|d| d.is_operand(t, buffers))
+    let in_loop = !matches!(next, Node::Tile(_));
+    if let (Some(Node::Leaf(l)), Some(t)) = (nodes.last(), tile_in(next))
+        && let Some(mut d) = Decoding::of(l, buffers).filter(|d| d.is_operand(t, in_loop, buffers))
     {
         d.steady_left = !buffers[t.left.buffer].written;
+        d.shared_panel = in_loop;
         t.decoding = Some(Box::new(d));
         nodes.pop();
+    }
+}
+
+/// A tile, alone in loops.
+fn tile_in(node: &mut Node) -> Option<&mut RegisterTile> {
+    match node {
+        Node::Tile(t) => Some(t),
+        Node::Loop(_, _, body) if body.len() == 1 => tile_in(&mut body[0]),
+        _ => None,
     }
 }
 
@@ -97,7 +110,7 @@ pub(crate) fn in_one(slot: Slot, count: i64, mut body: Vec<Node>) -> Node {
 
 /// Makes a loop part of the tile's depth, if all places move on in it as they do inside.
 fn takes(t: &mut RegisterTile, slot: Slot, count: i64) -> bool {
-    let Some(d) = t.decoding.as_deref_mut() else { return false };
+    let Some(d) = t.decoding.as_deref_mut().filter(|d| !d.shared_panel) else { return false };
     let sums = matches!(t.start, Start::Kept) && t.epilogue.is_none() && t.ends.is_empty() && !t.acc.index.uses(slot);
     let blocks = d.inside[0].count;
     let on = |p: &Place| p.index.stride(slot).filter(|by| blocks == 1 || *by == blocks * p.strides[0]);
@@ -120,8 +133,8 @@ fn takes(t: &mut RegisterTile, slot: Slot, count: i64) -> bool {
 }
 
 impl Decoding {
-    /// True if the tile multiplies what the leaf decodes, word by word, with few rows.
-    fn is_operand(&self, t: &RegisterTile, buffers: &[Known]) -> bool {
+    /// True if the tile multiplies what the leaf decodes, word by word, with few rows, or tile after tile `in_loop`.
+    fn is_operand(&self, t: &RegisterTile, in_loop: bool, buffers: &[Known]) -> bool {
         let [blocks, steps, rows, columns] = self.inside.map(|e| e.count);
         let Some(right) = t.right.as_ref().filter(|r| r.buffer == self.to.buffer) else { return false };
         let strides = self.to.strides;
@@ -137,11 +150,14 @@ impl Decoding {
             Factor::Number(_) => true,
             Factor::At(p) => steps == 1 || p.strides[1] == 0,
         };
-        let left = t.row_stride.is_some_and(|s| s >= 0) && t.left_stride == 1 && t.clamps.is_empty();
+        let left = t.row_stride.is_some_and(|s| s >= 0) && t.left_stride == 1;
         let plain = t.kind == Kind::Product && t.taps == [[0, 0]] && t.right_row == 0 && t.padding.is_none();
         let whole = t.conditions.is_empty() && t.across.is_empty() && self.loops.is_empty();
         let alone = buffers[self.to.buffer].own_blocks == Some(2);
-        let few = t.rows <= MOST_ROWS as i64 && t.epilogue.is_none();
+        let few = match in_loop {
+            true => self.parts.is_empty() && t.limits.is_empty() && t.held.iter().all(Option::is_none),
+            false => t.rows <= MOST_ROWS as i64 && t.epilogue.is_none() && t.clamps.is_empty(),
+        };
         same && words && by_block(&self.zero) && by_block(&self.scale) && left && plain && whole && alone && few
     }
     /// Bits from one row to the next, if rows share their words and begin with their first bits.

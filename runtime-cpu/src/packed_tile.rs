@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use crate::row_bytes::LeftBytes;
 use crate::tile_operands::Operands;
 
-/// Rows of results that share what is decoded in registers, at most: more read a decoded panel.
+/// Rows of results that share what is decoded in registers, at most: more read a decoded panel, unless they are bytes.
 pub(crate) const MOST_ROWS: usize = 4;
 
 /// A right operand in words of 32 bits, each with the same columns of several rows, the first row in its lowest bits.
@@ -49,8 +49,8 @@ impl Packed {
     }
 }
 
-/// Computes all rows of a tile, at most [`MOST_ROWS`]: rows of the left operand lie evenly, their elements next to
-/// each other.
+/// Computes all rows of a tile, at most [`MOST_ROWS`] if they are no bytes: rows of the left operand lie evenly, their
+/// elements next to each other.
 ///
 /// # Safety
 /// As [`crate::tile::run`] for the left operand, steps and results; all that `p` names is readable.
@@ -98,18 +98,23 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
 #[cfg(target_arch = "x86_64")]
 macro_rules! bytes_by_rows {
     ($body:ident, $v:literal, $t:ident, $p:ident, $b:ident, $rows:ident) => {
-        for column in (0..$t.columns).step_by($v * $body::LANES) {
+        for (column, row) in (0..$t.columns).step_by($v * $body::LANES).flat_map(|c| row_groups($rows, c)) {
             // SAFETY: the caller of `run` vouches for the operands, and for the instruction set.
             unsafe {
-                match $rows {
-                    1 => $body::packed::<1, $v>($t, $p, $b, column),
-                    2 => $body::packed::<2, $v>($t, $p, $b, column),
-                    3 => $body::packed::<3, $v>($t, $p, $b, column),
-                    _ => $body::packed::<MOST_ROWS, $v>($t, $p, $b, column),
+                match $rows - row {
+                    1 => $body::packed::<1, $v>($t, $p, $b, [row, column]),
+                    2 => $body::packed::<2, $v>($t, $p, $b, [row, column]),
+                    3 => $body::packed::<3, $v>($t, $p, $b, [row, column]),
+                    _ => $body::packed::<MOST_ROWS, $v>($t, $p, $b, [row, column]),
                 }
             }
         }
     };
+}
+/// The first rows of groups of [`MOST_ROWS`], with their column.
+#[cfg(target_arch = "x86_64")]
+fn row_groups(rows: usize, column: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rows).step_by(MOST_ROWS).map(move |row| (column, row))
 }
 #[cfg(target_arch = "x86_64")]
 use bytes_by_rows;
@@ -226,7 +231,7 @@ macro_rules! bytes_body {
                 $dot
             }
 
-            /// `R` rows of `V` vectors of columns from a column on. The zero point is subtracted from the sums of a
+            /// `R` rows of `V` vectors of columns from a row and a column on. The zero point is subtracted from the sums of a
             /// block, times the sum of its bytes; both scales are multiplied last.
             ///
             /// # Safety
@@ -238,17 +243,17 @@ macro_rules! bytes_body {
                 t: &Operands<'_>,
                 p: &Packed,
                 b: &LeftBytes,
-                column: usize,
+                [row, column]: [usize; 2],
             ) {
                 // SAFETY: the caller of `run` vouches for all accesses: columns from `column` on as far as masks have
                 // them.
                 unsafe {
-                    let row = 0;
                     let (out, masks, mut sums) = begin!(t, [row, column]);
                     let mask = splat(f32::from_bits(p.mask * 0x0101_0101));
                     let (by, planes) = (splat(f32::from_bits(p.bits)), p.planes());
                     let words_a_row = p.blocks * p.steps * planes;
-                    let mut left = b.words;
+                    let mut left = b.words.add(row * words_a_row);
+                    let first = row * p.blocks;
                     for block in 0..p.blocks {
                         let mut parts = [[splat(0.0); V]; R];
                         let mut from = p.words.add(block * p.strides[0] + column).cast::<f32>();
@@ -276,9 +281,9 @@ macro_rules! bytes_body {
                             let zeros = p.zero.map_or_else(|| load(masks[v], at(p.zeros)), |x| splat(x));
                             let scales = load(masks[v], at(p.scales));
                             for i in 0..R {
-                                let less = mul(zeros, splat(*b.sums.add(i * p.blocks + block)));
+                                let less = mul(zeros, splat(*b.sums.add(first + i * p.blocks + block)));
                                 let part = mul(sub(to_float(parts[i][v]), less), scales);
-                                sums[i][v] = fma(part, splat(*b.scales.add(i * p.blocks + block)), sums[i][v]);
+                                sums[i][v] = fma(part, splat(*b.scales.add(first + i * p.blocks + block)), sums[i][v]);
                             }
                         }
                     }
@@ -330,7 +335,17 @@ mod tests {
     /// Every instruction set has the sums of the definition, also in columns that are no whole vector.
     #[test]
     fn words_are_multiplied_as_if_decoded_before() {
-        let shapes = [(4u32, 32, 1), (4, 12, 2), (2, 20, 3), (8, 7, 4), (4, 45, 1), (4, 70, 4), (2, 70, 1)];
+        let shapes = [
+            (4u32, 32, 1),
+            (4, 12, 2),
+            (2, 20, 3),
+            (8, 7, 4),
+            (4, 45, 1),
+            (4, 70, 4),
+            (2, 70, 1),
+            (4, 45, 14),
+            (8, 33, 5),
+        ];
         for ((bits, columns, rows), zero) in shapes.iter().flat_map(|s| [None, Some(8.0)].map(|zero| (*s, zero))) {
             let (each, blocks, steps) = (32 / bits as usize, 3, 2);
             let depth = blocks * steps * each;
@@ -361,7 +376,11 @@ mod tests {
             };
             let mut bytes = RowBytes::default();
             let ways = Isa::ALL.into_iter().flat_map(|i| [false, true].map(|bytes| (i, bytes)));
-            for (isa, of_bytes) in ways.filter(|(i, b)| i.is_available() && (!b || packed.multiplies_bytes(*i))) {
+            let can = |isa: Isa, of_bytes: bool| match of_bytes {
+                true => packed.multiplies_bytes(isa),
+                false => rows <= MOST_ROWS,
+            };
+            for (isa, of_bytes) in ways.filter(|(isa, bytes)| isa.is_available() && can(*isa, *bytes)) {
                 let shape = ([rows, blocks, steps, each], packed.planes());
                 // SAFETY: `left` has these rows.
                 let found = unsafe { bytes.find(isa, [0, 0], (left.as_ptr(), depth), shape, 0.0) };

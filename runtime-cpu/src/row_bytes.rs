@@ -17,25 +17,40 @@ pub(crate) struct LeftBytes {
 /// Rows as bytes, in memory of a thread that is used again.
 #[derive(Default)]
 pub(crate) struct RowBytes {
+    /// Those that were looked for in this run come first.
+    all: Vec<Found>,
+    used: usize,
+    /// The bytes of a block, in order.
+    bytes: Vec<i8>,
+}
+
+/// The rows of a tile.
+#[derive(Default)]
+struct Found {
+    /// The tile, and its first element of the left operand.
+    of: [i64; 2],
+    /// They are bytes.
+    are: bool,
     words: Vec<f32>,
     scales: Vec<f32>,
     sums: Vec<f32>,
-    /// The bytes of a block, in order.
-    bytes: Vec<i8>,
-    /// The rows that these are, and whether they are bytes.
-    of: Option<([i64; 2], bool)>,
+}
+
+impl Found {
+    fn left(&self) -> Option<LeftBytes> {
+        let all = LeftBytes { words: self.words.as_ptr(), scales: self.scales.as_ptr(), sums: self.sums.as_ptr() };
+        self.are.then_some(all)
+    }
 }
 
 impl RowBytes {
-    /// Forgets the rows: memory may have changed.
+    /// Forgets all rows: memory may have changed.
     pub(crate) fn forget(&mut self) {
-        self.of = None;
+        self.used = 0;
     }
-    /// The rows that were looked for last, if those are `of`: a tile, and its first element of the left operand. `Some`
-    /// of nothing if they are no bytes.
+    /// The rows `of` a tile, if they were looked for; `Some` of nothing if they are no bytes.
     pub(crate) fn known(&self, of: [i64; 2]) -> Option<Option<LeftBytes>> {
-        let (known, are) = self.of?;
-        (known == of).then(|| are.then(|| self.found()))
+        self.all[..self.used].iter().rfind(|f| f.of == of).map(Found::left)
     }
     /// The rows `of` as bytes, unless one is none. `shape`: rows, blocks, words of a block and elements of a word,
     /// which has `planes` of four bytes. An element differs by at most `error` of its block's largest magnitude from
@@ -52,13 +67,18 @@ impl RowBytes {
         error: f32,
     ) -> Option<LeftBytes> {
         let size = steps * each;
-        self.words.resize(rows * blocks * size / 4, 0.0);
-        self.scales.resize(rows * blocks, 0.0);
-        self.sums.resize(rows * blocks, 0.0);
+        if self.used == self.all.len() {
+            self.all.push(Found::default());
+        }
+        let found = &mut self.all[self.used];
+        self.used += 1;
+        found.words.resize(rows * blocks * size / 4, 0.0);
+        found.scales.resize(rows * blocks, 0.0);
+        found.sums.resize(rows * blocks, 0.0);
         self.bytes.resize(size, 0);
-        let results = self.scales.iter_mut().zip(&mut self.sums);
+        let results = found.scales.iter_mut().zip(&mut found.sums);
         let mut all = true;
-        for (n, ((scale, sum), words)) in results.zip(self.words.chunks_exact_mut(size / 4)).enumerate() {
+        for (n, ((scale, sum), words)) in results.zip(found.words.chunks_exact_mut(size / 4)).enumerate() {
             let at = left.wrapping_add(n / blocks * stride + n % blocks * size);
             // SAFETY: the caller vouches for the rows.
             let block = unsafe { std::slice::from_raw_parts(at, size) };
@@ -73,11 +93,8 @@ impl RowBytes {
                 }
             }
         }
-        self.of = Some((of, all));
-        all.then(|| self.found())
-    }
-    fn found(&self) -> LeftBytes {
-        LeftBytes { words: self.words.as_ptr(), scales: self.scales.as_ptr(), sums: self.sums.as_ptr() }
+        (found.of, found.are) = (of, all);
+        found.left()
     }
 }
 

@@ -65,8 +65,11 @@ impl Task<'_> {
         }
         self.own.factors = Factors([zeros, scales, left]);
     }
-    /// Runs a tile that decodes its right operand in registers.
-    pub(crate) fn decoded_tile(&mut self, t: &RegisterTile, d: &Decoding, to: &Target, steps: &[Step]) {
+    /// Runs a tile that decodes its right operand in registers; false if it is to be decoded before.
+    pub(crate) fn decoded_tile(&mut self, t: &RegisterTile, d: &Decoding, to: &Target, steps: &[Step]) -> bool {
+        if !self.lies_evenly(t, to.rows) {
+            return false;
+        }
         let initial = self.initial(t);
         d.inside.iter().map(|e| e.slot).chain(d.parts.iter().copied()).for_each(|s| self.begin_at([s; 2], [0, 0]));
         let Factors([mut zeros, mut scales, mut rows]) = std::mem::take(&mut self.own.factors);
@@ -76,7 +79,7 @@ impl Task<'_> {
         let known = self.own.rows.known(of).filter(|_| bytes);
         packed.bytes = known.flatten();
         let mut left = (std::ptr::null(), 0);
-        if packed.bytes.is_none() {
+        if packed.bytes.is_none() && !(d.shared_panel && (known.is_some() || !bytes)) {
             left = self.rows_as_f32(t, to.rows, &mut rows);
         }
         if bytes && known.is_none() {
@@ -85,6 +88,10 @@ impl Task<'_> {
             let error = error_of(self.views[t.left.buffer].form());
             // SAFETY: the rows were just checked against their buffer, which the kernel does not write.
             packed.bytes = unsafe { self.own.rows.find(self.isa, of, (at, stride), shape, error) };
+        }
+        if d.shared_panel && packed.bytes.is_none() {
+            self.own.factors = Factors([zeros, scales, rows]);
+            return false;
         }
         let (left, row_stride) = left;
         let operands = Operands {
@@ -102,6 +109,14 @@ impl Task<'_> {
         // `target`; the results are this task's own.
         unsafe { packed_tile::run(self.isa, &operands, &packed, to.rows as usize) };
         self.own.factors = Factors([zeros, scales, rows]);
+        true
+    }
+    /// Decodes the right operand of tiles in a loop, unless that was the last one that was decoded.
+    pub(crate) fn decode_once(&mut self, d: &Decoding) {
+        let of = [std::ptr::from_ref(d).addr() as i64, d.packed.index.eval(self.scene())];
+        if self.own.decoded.replace(of) != Some(of) {
+            self.decode(d);
+        }
     }
     /// The right operand of a tile, in its buffers.
     fn packed<'m>(&self, d: &Decoding, [zeros, scales]: [&'m mut Vec<f32>; 2]) -> PackedRight {

@@ -39,9 +39,10 @@ impl Task<'_> {
     }
     fn tile_with(&mut self, t: &RegisterTile, m: &mut TileMemory) {
         let Some(to) = self.target(t, m) else { return };
-        match &t.decoding {
-            Some(d) => self.decoded_tile(t, d, &to, &m.steps),
-            None => self.products(t, &to, m),
+        let decodes = t.decoding.as_ref();
+        if !decodes.is_some_and(|d| self.decoded_tile(t, d, &to, &m.steps)) {
+            decodes.into_iter().for_each(|d| self.decode_once(d));
+            self.products(t, &to, m);
         }
         if let Some((form, at, stride)) = to.narrow.filter(|n| n.0.size() > 1) {
             let all = &m.results[..(to.rows * to.columns) as usize];
