@@ -231,7 +231,7 @@ macro_rules! bytes_body {
                 $dot
             }
 
-            /// `R` rows of `V` vectors of columns from a row and a column on. The zero point is subtracted from the sums of a
+            /// `R` rows of `V` vectors of columns from a place on. The zero point is subtracted from the sums of a
             /// block, times the sum of its bytes; both scales are multiplied last.
             ///
             /// # Safety
