@@ -145,6 +145,7 @@ fn every_way_to_share_a_reduction() {
             ("softmax", softmax(DType::F32, 1 + n[0] % 5, 130 + n[1])),
             ("softmax of vectors", softmax(DType::F32, 2, 4 * (40 + n[2] / 4))),
             ("largest", largest(DType::F32, 1 + n[3] % 3, 200 + n[0])),
+            ("largest of columns", largest_of_columns(DType::F32, 70 + n[1] % 130, 17 + n[2] % 60)),
         ];
         for (what, f) in works {
             for base in [subgroup_device(), software_device()] {

@@ -175,6 +175,19 @@ pub fn largest(t: DType, rows: i64, columns: i64) -> TensorFunction {
     })
 }
 
+/// The largest element of each column, as a global pool of channels-last images reads them.
+pub fn largest_of_columns(t: DType, rows: i64, columns: i64) -> TensorFunction {
+    function(t, &[("x", &[rows, columns])], |f, ids| {
+        let x = ids[0];
+        let max = stage(f, "max", |c| {
+            c.reduce("", &ints(&[columns]), DType::F32, &ints(&[rows]), Combiner::Max, |s, r| {
+                wide(x, vec![r[0].clone(), s[0].clone()], t)
+            })
+        });
+        stage(f, "y", |c| c.compute("", &ints(&[columns]), t, |i| narrow(Expr::load(max, i.to_vec()), t)))
+    })
+}
+
 /// Two products side by side: each is written into its part of the result.
 pub fn joined(t: DType) -> TensorFunction {
     let (m, k, left, right) = (21, 12, 16, 8);

@@ -26,16 +26,17 @@ impl Combination {
         let subgroups = p.subgroup.0 > 0 && cost(Combination::Subgroups) < cost(Combination::Tree);
         if subgroups { Combination::Subgroups } else { Combination::Tree }
     }
-    /// Counts `times` of it.
-    pub(super) fn count(self, tally: &mut Tally, p: &DeviceProfile, rates: &Rates, threads: i64, times: f64) {
-        let (operations, passes) = self.demand(p, rates, threads);
+    /// Counts `times` of it, of so many threads each, with so many teams of these side by side in a workgroup.
+    pub(super) fn count(self, tally: &mut Tally, p: &DeviceProfile, rates: &Rates, team: [i64; 2], times: f64) {
+        let (operations, passes) = self.demand(p, rates, team);
         tally.operations += operations * times;
         tally.passes += passes * times;
     }
-    /// Operations of all threads, and passes over workgroup memory of all subgroups.
-    fn demand(self, p: &DeviceProfile, rates: &Rates, threads: i64) -> (f64, f64) {
+    /// Operations of all threads of a team, and its part of the passes over workgroup memory of all subgroups.
+    fn demand(self, p: &DeviceProfile, rates: &Rates, [threads, beside]: [i64; 2]) -> (f64, f64) {
         let (all, lanes) = (threads as f64, rates.lanes);
-        let subgroups = (all / lanes as f64).ceil();
+        let subgroups_of = |threads: i64| ((threads * beside) as f64 / lanes as f64).ceil() / beside as f64;
+        let subgroups = subgroups_of(threads);
         match self {
             Combination::Subgroups => {
                 let (reduce, walked) = match rates.model.halves_subgroups {
@@ -51,7 +52,7 @@ impl Combination {
             Combination::Tree => {
                 let last = threads.min(16) as f64;
                 // Part of a subgroup adds up 16 each and stores.
-                let (own, barriers) = if threads > 16 { (17.0, 2.0) } else { (0.0, 1.0) };
+                let (own, barriers) = if threads > 16 { (17.0 * subgroups_of(16), 2.0) } else { (0.0, 1.0) };
                 (last * all + barriers * BARRIER * all, subgroups + own + last * subgroups)
             }
         }
@@ -61,6 +62,6 @@ impl Combination {
 /// The cost of combining one value of each of `threads` on one core, as nanoseconds of all cores.
 pub(in crate::schedule) fn combination_cost(p: &DeviceProfile, threads: i64, how: Combination) -> f64 {
     let rates = Rates::of(p);
-    let (operations, passes) = how.demand(p, &rates, threads);
+    let (operations, passes) = how.demand(p, &rates, [threads, 1]);
     operations / rates.operations + passes / rates.passes
 }

@@ -105,7 +105,7 @@ impl<'a, 'f> Rows<'a, 'f> {
                 let p = stages.profile;
                 let (all, tree) = (threads as i64, together > 1);
                 let how = if tree { Combination::Tree } else { Combination::usual(p, all) };
-                how.count(&mut tally, p, &stages.rates, all, workgroups);
+                how.count(&mut tally, p, &stages.rates, [all, 1], workgroups);
             }
         }
         let mut d = stages.demand(&stages.list[self.output].block.value);

@@ -57,7 +57,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let runs = own.filter(|l| l.1 != LoopKind::Combine).map(|l| l.0 as f64).product::<f64>() * all;
         if combined {
             let (threads, workgroups) = (tally.threads, runs / tally.threads);
-            Combination::Subgroups.count(&mut tally, profile, rates, threads as i64, workgroups);
+            Combination::Subgroups.count(&mut tally, profile, rates, [threads as i64, 1], workgroups);
         }
         let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { rates.matrices } else { 1.0 };
         let unrolled: Vec<(Name, i64)> =

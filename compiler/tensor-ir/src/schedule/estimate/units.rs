@@ -132,15 +132,21 @@ fn of_elements(stages: &Stages<'_>, r: usize) -> Demand {
     demand
 }
 
-fn workgroup_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, threads: i64) -> Tally {
-    let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
+/// `threads` for each result, and `beside` of these in a workgroup.
+fn workgroup_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, [threads, beside]: [i64; 2]) -> Tally {
+    let ((order, mut taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let results = iterations(&order);
-    let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
+    let (workgroups, all) = ((results / beside as f64).ceil(), (threads * beside) as f64);
+    let mut tally = Tally { workgroups, threads: all, ..Tally::default() };
     let neighbours = taps.last().is_some_and(|l| l.1 % 4 == 0) && iterations(&taps) / 4.0 >= threads as f64;
-    let lanes = Lanes { order: &taps, width: if neighbours { 4 } else { 1 }, along: None };
-    stages.count(&mut tally, &of_elements(stages, r), &lanes, results);
-    let how = Combination::usual(stages.profile, threads);
-    how.count(&mut tally, stages.profile, &stages.rates, threads, results);
+    let width = if neighbours && beside == 1 { 4 } else { 1 };
+    if let Some(&(last, _)) = order.iter().rev().find(|l| l.1 > 1).filter(|_| beside > 1) {
+        taps.push((last, beside));
+    }
+    let lanes = Lanes { order: &taps, width, along: None };
+    stages.count(&mut tally, &of_elements(stages, r), &lanes, results / beside as f64);
+    let how = if beside > 1 { Combination::Tree } else { Combination::usual(stages.profile, threads) };
+    how.count(&mut tally, stages.profile, &stages.rates, [threads, beside], results);
     let lanes = Lanes { order: &own, width: 1, along: None };
     finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
     tally
@@ -295,14 +301,14 @@ pub(in crate::schedule) fn window_kernel(
     tiles.filter_map(of).min_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()))
 }
 
-/// The kernel of a reduction where `threads` of a workgroup share each result. `blocks` are the reduction and what
-/// stores what is made of it; none where they are no plain stages.
+/// The kernel of a reduction where so many threads of a workgroup share each result, and the workgroup has so many
+/// results. `blocks` are the reduction and what stores what is made of it; none where they are no plain stages.
 pub(in crate::schedule) fn shared_reduction(
     stages: &Stages<'_>,
     blocks: [Name; 2],
-    threads: i64,
+    team: [i64; 2],
 ) -> Vec<KernelEstimate> {
-    let of = |p: &UnitStages, r: usize| vec![named(stages, p.output, &workgroup_a_result(stages, p, r, threads))];
+    let of = |p: &UnitStages, r: usize| vec![named(stages, p.output, &workgroup_a_result(stages, p, r, team))];
     of_part(stages, blocks, of)
 }
 
@@ -345,7 +351,7 @@ fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows) -> Op
         }
     }
     let how = Combination::usual(stages.profile, tile.threads);
-    how.count(&mut tally, stages.profile, &stages.rates, tile.threads, results);
+    how.count(&mut tally, stages.profile, &stages.rates, [tile.threads, 1], results);
     let lanes = Lanes { order: &own, width: 1, along: None };
     finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
     Some(tally)

@@ -3,11 +3,11 @@
 use super::decline::Decline;
 use super::unit::{Unit, block_of};
 use super::view::View;
-use crate::int::{Bounds, Int, simplify};
+use crate::int::{Bounds, Int, flatten_index, simplify};
 use crate::name::Name;
 use crate::schedule::tiles::{innermost, window_index};
 use crate::tir::analysis::operands::{factors, without_casts};
-use crate::tir::{Block, BufferId, Combiner, Expr, TensorFunction};
+use crate::tir::{Block, BufferId, Combiner, Expr, Scope, TensorFunction};
 
 /// The unit of a function as a whole: one block, the last, writes its result, and there are reductions. Where that is a
 /// reduction too, it is the unit's own. `None` for any other function.
@@ -189,6 +189,15 @@ pub(super) fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Resu
         }
     }
     Ok(out)
+}
+
+/// Whether the largest operand of a block in device memory is contiguous along one of these loops.
+pub(super) fn reads_contiguously(f: &TensorFunction, block: &Block, along: &[Name]) -> bool {
+    let bounds = f.bounds();
+    let global = block.value.loads().into_iter().filter(|l| f.buffers[l.0].scope == Scope::Global);
+    let Some((of, ix)) = global.max_by_key(|l| f.buffers[l.0].numel().as_const()) else { return false };
+    let flat = flatten_index(ix, &f.buffers[of].shape);
+    along.iter().any(|v| simplify(&(flat.substitute(*v, &(Int::var(*v) + 1)) - &flat), &bounds).is(1))
 }
 
 /// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go

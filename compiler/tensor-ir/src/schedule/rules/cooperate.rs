@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::schedule::combine::combines;
 use crate::schedule::estimate::{Combination, combination_cost};
 use crate::schedule::{
-    Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, OffsetLoop, Rfactor, StageInRegisters,
+    Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, OffsetLoop, Rfactor, StageInRegisters, TransformLayout,
 };
 use crate::tir::{Block, BufferId, Scope};
 
@@ -301,6 +301,7 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
     let shared = MemoryScope::Shared;
     let axis = Some(axis);
     sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at), axis })?;
+    keep_results_beside(sketch, part, team.axis)?;
     let of_part = |v: Name| Name::new(&format!("{part}_{v}"));
     accumulate(sketch, part, of_part(parts[0]))?;
     if let Some((_, lane)) = vector {
@@ -323,6 +324,17 @@ pub(super) fn reduce_alone(sketch: &mut Sketch<'_>, block: Name, own: Name) -> R
     }
 }
 
+/// Puts partial results of neighbouring threads along x next to each other in workgroup memory, where those along y
+/// share a result: they would lie in the same banks.
+fn keep_results_beside(sketch: &mut Sketch<'_>, part: Name, axis: Axis) -> Result<(), Decline> {
+    let rank = sketch.f.buffers.iter().find(|b| b.1.name == part).map_or(0, |b| b.1.shape.len());
+    if axis != Axis::LocalY || rank < 2 {
+        return Ok(());
+    }
+    let order: Vec<usize> = [rank - 1].into_iter().chain(0..rank - 1).collect();
+    Ok(sketch.apply(TransformLayout { buffer: part, splits: vec![], order })?)
+}
+
 /// Combines the partial results that the threads of `team` have, the iterations of the reduction's loop `rest`.
 pub(super) fn combine_parts(sketch: &mut Sketch<'_>, block: Name, mut rest: Name, team: Team) -> Result<(), Decline> {
     let Team { at, threads, axis, how } = team;
@@ -335,6 +347,7 @@ pub(super) fn combine_parts(sketch: &mut Sketch<'_>, block: Name, mut rest: Name
         let halves = sketch.split(rest, &[0, threads.min(SERIAL * SERIAL) / SERIAL], &["o", "i"])?;
         let tree = Name::new(&format!("{block}_tree"));
         sketch.apply(Rfactor { block, r#loop: halves[1], into: tree, scope: shared, at: Some(at), axis })?;
+        keep_results_beside(sketch, tree, team.axis)?;
         let of_tree = |v: Name| Name::new(&format!("{tree}_{v}"));
         accumulate(sketch, tree, of_tree(halves[0]))?;
         rest = halves[1];

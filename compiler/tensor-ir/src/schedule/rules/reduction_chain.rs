@@ -11,6 +11,7 @@
 //! a result, as loads are contiguous. What a reduction makes of the results before it is computed once, not for each of
 //! its own results. The work of a row must be small, since one core does it; the estimate says whether that pays.
 
+use super::analysis::reads_contiguously;
 use super::candidate::Candidate;
 use super::cooperate::{self, Team};
 use super::decline::Decline;
@@ -18,14 +19,13 @@ use super::sketch::Sketch;
 use super::unit::{Unit, block_of};
 use super::view::View;
 use crate::candidate;
-use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Combination, KernelEstimate, scheduled_kernels};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, LocalScope, StageInShared};
 use crate::tir::analysis::operands::{factors, without_casts};
-use crate::tir::{Block, BufferId, Combiner, Expr, Scope, TensorFunction};
+use crate::tir::{Block, BufferId, Combiner, Expr, TensorFunction};
 
 /// Results of a row that are kept at a time, and terms of all its reductions, at most: more is no work for one core.
 const MOST_KEPT: i64 = 4096;
@@ -236,7 +236,8 @@ fn share(sketch: &mut Sketch<'_>, block: Name, row: Name, threads: [i64; 2]) -> 
     let (count, depth) = (sketch.view().product(&results), sketch.view().product(&terms));
     let [x, y] = threads;
     let few = 2 * count <= x * y;
-    let axis = match (few, contiguous(sketch, block, &terms)) {
+    let along = block_of(&sketch.f, block).is_some_and(|b| reads_contiguously(&sketch.f, b, &terms));
+    let axis = match (few, along) {
         (true, true) if depth >= 2 * x => Axis::LocalX,
         (true, false) if depth >= 2 * y && y > 1 => Axis::LocalY,
         _ => {
@@ -252,17 +253,6 @@ fn share(sketch: &mut Sketch<'_>, block: Name, row: Name, threads: [i64; 2]) -> 
     sketch.bind(parts[1], other)?;
     let team = Team { at: row, threads: along, axis, how: Combination::Tree };
     cooperate::reduce_over_threads(sketch, block, team)
-}
-
-/// Whether the largest operand in device memory is contiguous along one of these loops.
-fn contiguous(sketch: &Sketch<'_>, block: Name, along: &[Name]) -> bool {
-    let Some(b) = block_of(&sketch.f, block) else { return false };
-    let bounds = sketch.f.bounds();
-    let buffer = |of: BufferId| &sketch.f.buffers[of];
-    let global = b.value.loads().into_iter().filter(|l| buffer(l.0).scope == Scope::Global);
-    let Some((of, ix)) = global.max_by_key(|l| buffer(l.0).numel().as_const()) else { return false };
-    let flat = int::flatten_index(ix, &buffer(of).shape);
-    along.iter().any(|v| int::simplify(&(flat.substitute(*v, &(Int::var(*v) + 1)) - &flat), &bounds).is(1))
 }
 
 #[cfg(test)]

@@ -185,6 +185,14 @@ fn few_long_rows_get_a_workgroup_each() {
 }
 
 #[test]
+fn overlapping_windows_share_loads_where_that_leaves_some_lanes_idle() {
+    for p in ["navi31", "ada", "bmg"].map(|name| DeviceProfile::named(name).expect("a profile")) {
+        let s = schedule(&depthwise(240, 28, 5, 1, 2, true), &[], &p).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(s.rule, "windows", "{}: {:?}", p.name, s.declined);
+    }
+}
+
+#[test]
 fn everything_else_is_taken_too() {
     for p in DeviceProfile::all() {
         check(&elementwise_chain(&[5, 7]), &p, "elementwise");

@@ -78,6 +78,9 @@ candidate! {
     }
 }
 
+/// Elements that a thread copies before straight code without a loop, at most: compilers load the operands of all its
+/// steps ahead, too.
+const MOST_STRAIGHT: i64 = 32;
 /// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses
 /// that all share.
 const STEPS_AHEAD: i64 = 3;
@@ -124,7 +127,8 @@ impl Tiles<'_> {
             // not help.
             return DEPTH / 2;
         }
-        if !straight_sinks && self.whole == 2 * DEPTH && self.fits(t, self.whole) {
+        let copied = (self.rows(t) + self.columns(t)) * self.whole / threads;
+        if !straight_sinks && self.whole == 2 * DEPTH && copied <= MOST_STRAIGHT && self.fits(t, self.whole) {
             // With two steps at most, everything is loaded at once, and there is no wait in between.
             return self.whole;
         }

@@ -29,6 +29,9 @@ const LARGEST_TILE: i64 = 8;
 const SMALL_TILE: i64 = 6;
 /// Loads that are counted, and unrolled, at most.
 const MOST_LOADS: i64 = 512;
+/// The part of the threads that keep a GPU busy which a tile of windows that overlap leaves, at least: the estimate
+/// weighs idle lanes against loads. Others are products, which other rules divide.
+const FEWEST: i64 = 4;
 /// Loads that a tile must save, as a factor.
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
@@ -55,14 +58,17 @@ candidate! {
     }
 }
 
-/// The tile with the fewest loads for each result, the later one of equals; the others are for who asks for them.
+/// For each number of windows the tile with the fewest loads, the later one of equals; the others are for who asks for
+/// them.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| tiles(view, unit));
     let tiles = known.as_ref().as_ref().map_err(Clone::clone)?;
     let of = |t: &WindowTile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
     let mut by_loads: Vec<&WindowTile> = tiles.iter().rev().collect();
     by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
-    Ok(by_loads.iter().enumerate().map(|(n, t)| if n == 0 { of(t) } else { of(t).on_request() }).collect())
+    let first = |n: usize| by_loads[..n].iter().all(|t| t.windows != by_loads[n].windows);
+    let usual = |n: usize| n == 0 || view.profile.model().wide_teams && !by_loads[n].moving.is_empty() && first(n);
+    Ok(by_loads.iter().enumerate().map(|(n, t)| if usual(n) { of(t) } else { of(t).on_request() }).collect())
 }
 
 /// The kernel where a thread has so many neighbouring windows.
@@ -157,7 +163,12 @@ fn tiles_of(
     let last = loops.iter().rev().find(|l| l.extent != 1).ok_or_else(Decline::other_kind)?;
     let lanes = [4, 2].into_iter().find(|w| last.extent % w == 0).unwrap_or(1);
     let alone = loads_of(r, window, None).ok_or_else(Decline::other_kind)? as f64;
-    let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * i64::from(p.model().threads_a_core) };
+    let busy = i64::from(p.cores.max(1)) * i64::from(p.model().threads_a_core);
+    let fewest = |overlap: bool| match (asked, p.model().wide_teams && overlap) {
+        (true, _) => 1,
+        (false, true) => busy / FEWEST,
+        (false, false) => busy,
+    };
     let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
     let lane = last.own.filter(|_| lanes > 1).map(|v| (v, lanes));
     let mut tiles: Vec<WindowTile> = Vec::new();
@@ -166,7 +177,7 @@ fn tiles_of(
         let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
         for windows in 2..=largest.min(l.extent) {
             let count = (l.extent + windows - 1) / windows;
-            if results / l.extent * count / lanes < fewest {
+            if results / l.extent * count / lanes < fewest(!moving.is_empty()) {
                 continue;
             }
             let known: Vec<Name> = window.iter().map(|w| w.0).chain([v]).collect();
@@ -185,7 +196,7 @@ fn tiles_of(
         }
     }
     let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b });
-    let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
+    let best = best.ok_or_else(|| Decline(format!("no tile leaves {} threads", fewest(true))))?;
     if !asked && alone / best.loads < LEAST_GAIN {
         return Err(Decline(format!(
             "a tile of {} results loads {:.1} elements for each, one alone {alone}",
