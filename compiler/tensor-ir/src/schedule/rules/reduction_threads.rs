@@ -115,7 +115,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let shapes = several_results(&sketch.view(), unit)?;
     let numbers: Vec<i64> = [1].into_iter().chain(shapes.iter().filter(|s| s.1 == threads).map(|s| s.0)).collect();
     let usual = if numbers.contains(&chosen.results) { chosen.results } else { 1 };
-    let results = if numbers.len() > 1 { sketch.choose("results", &numbers, usual)? } else { 1 };
+    let results = if shapes.is_empty() { 1 } else { sketch.choose("results", &numbers, usual)? };
     let how = choose_combination(sketch, &[reduce], threads, results == 1)?;
     let mut names: Vec<Name> = loops.iter().map(|l| l.var).collect();
     if names.is_empty() {

@@ -5,7 +5,7 @@
 //! loads. Its loops, and the window's loops along the same axis, are unrolled, so that a load that two windows share
 //! happens once. The savings of a tile are counted: the number of different elements of each operand that it reads.
 
-use super::analysis::output_variables;
+use super::analysis::{contraction_of_numbers, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
 use super::direct::accumulate_at;
@@ -29,8 +29,8 @@ const LARGEST_TILE: i64 = 8;
 const SMALL_TILE: i64 = 6;
 /// Loads that are counted, and unrolled, at most.
 const MOST_LOADS: i64 = 512;
-/// The part of the threads that keep a GPU busy which a tile of windows that overlap leaves, at least: the estimate
-/// weighs idle lanes against loads. Others are products, which other rules divide.
+/// The part of the threads that keep a GPU busy which a tile leaves, at least: the estimate weighs idle lanes against
+/// loads. Products, which other rules divide, leave all of them.
 const FEWEST: i64 = 4;
 /// Loads that a tile must save, as a factor.
 const LEAST_GAIN: f64 = 1.25;
@@ -67,7 +67,8 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
     let mut by_loads: Vec<&WindowTile> = tiles.iter().rev().collect();
     by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
     let first = |n: usize| by_loads[..n].iter().all(|t| t.windows != by_loads[n].windows);
-    let usual = |n: usize| n == 0 || view.profile.model().wide_teams && !by_loads[n].moving.is_empty() && first(n);
+    let several = view.profile.model().wide_teams && !is_product(view, unit);
+    let usual = |n: usize| n == 0 || several && first(n);
     Ok(by_loads.iter().enumerate().map(|(n, t)| if usual(n) { of(t) } else { of(t).on_request() }).collect())
 }
 
@@ -137,7 +138,15 @@ fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<WindowTile>, Decline> {
         let own = map.iter().find(|m| m.1 == l.var).map(|m| m.0);
         results.push(ResultLoop { along: l.var, own, extent: view.constant_extent(&l.extent)? });
     }
-    tiles_of(view.profile, view.asked, r, &window, &results)
+    let busy = i64::from(view.profile.cores.max(1)) * i64::from(view.profile.model().threads_a_core);
+    let weighed = view.profile.model().wide_teams && !is_product(view, unit);
+    let fewest = if view.asked { 1 } else { busy / if weighed { FEWEST } else { 1 } };
+    tiles_of(view.profile, (view.asked, fewest), r, &window, &results)
+}
+
+/// Whether the reduction is a product with rows and columns, which other rules divide.
+fn is_product(view: &View<'_>, unit: &Unit) -> bool {
+    contraction_of_numbers(view, unit).is_ok_and(|c| !c.n.is_empty())
 }
 
 /// A loop of the output, the variable of the reduction that it is, and its iterations.
@@ -149,7 +158,7 @@ struct ResultLoop {
 
 fn tiles_of(
     p: &DeviceProfile,
-    asked: bool,
+    (asked, fewest): (bool, i64),
     r: &Block,
     window: &[(Name, i64)],
     loops: &[ResultLoop],
@@ -163,12 +172,6 @@ fn tiles_of(
     let last = loops.iter().rev().find(|l| l.extent != 1).ok_or_else(Decline::other_kind)?;
     let lanes = [4, 2].into_iter().find(|w| last.extent % w == 0).unwrap_or(1);
     let alone = loads_of(r, window, None).ok_or_else(Decline::other_kind)? as f64;
-    let busy = i64::from(p.cores.max(1)) * i64::from(p.model().threads_a_core);
-    let fewest = |overlap: bool| match (asked, p.model().wide_teams && overlap) {
-        (true, _) => 1,
-        (false, true) => busy / FEWEST,
-        (false, false) => busy,
-    };
     let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
     let lane = last.own.filter(|_| lanes > 1).map(|v| (v, lanes));
     let mut tiles: Vec<WindowTile> = Vec::new();
@@ -177,7 +180,7 @@ fn tiles_of(
         let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
         for windows in 2..=largest.min(l.extent) {
             let count = (l.extent + windows - 1) / windows;
-            if results / l.extent * count / lanes < fewest(!moving.is_empty()) {
+            if results / l.extent * count / lanes < fewest {
                 continue;
             }
             let known: Vec<Name> = window.iter().map(|w| w.0).chain([v]).collect();
@@ -196,7 +199,7 @@ fn tiles_of(
         }
     }
     let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b });
-    let best = best.ok_or_else(|| Decline(format!("no tile leaves {} threads", fewest(true))))?;
+    let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
     if !asked && alone / best.loads < LEAST_GAIN {
         return Err(Decline(format!(
             "a tile of {} results loads {:.1} elements for each, one alone {alone}",
