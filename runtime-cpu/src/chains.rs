@@ -144,6 +144,19 @@ macro_rules! body {
                 numbers[1..].iter().fold(splat(numbers[0]), |sum, c| fma(sum, x, splat(*c)))
             }
 
+            /// Of a few vectors at once.
+            $(#[$feature])*
+            #[inline]
+            fn polynomials(v: &[Vector; VECTORS], numbers: &[f32]) -> [Vector; VECTORS] {
+                let mut sums = [splat(numbers[0]); VECTORS];
+                for c in &numbers[1..] {
+                    for (sum, x) in sums.iter_mut().zip(v) {
+                        *sum = fma(*sum, *x, splat(*c));
+                    }
+                }
+                sums
+            }
+
             /// As [`crate::math::exp`].
             $(#[$feature])*
             #[inline]
@@ -218,16 +231,7 @@ macro_rules! body {
                         Link::Abs => each!(|a| and(a, splat(f32::from_bits(!(1 << 31))))),
                         Link::Round => each!(|a| round(a)),
                         Link::Exp => each!(|a| exp(a)),
-                        Link::Polynomial(first, count) => {
-                            let numbers = &uniforms[first..][..count];
-                            let mut sums = [splat(numbers[0]); VECTORS];
-                            for c in &numbers[1..] {
-                                for (sum, x) in sums.iter_mut().zip(&*v) {
-                                    *sum = fma(*sum, *x, splat(*c));
-                                }
-                            }
-                            *v = sums;
-                        }
+                        Link::Polynomial(first, count) => *v = polynomials(v, &uniforms[first..][..count]),
                         Link::ToInt(low, high) => each!(|a| to_int(a, low, high)),
                     }
                 }

@@ -16,8 +16,8 @@ pub(crate) const SUMS: usize = 64;
 
 /// Does `$body` with blocks of lanes one after another, each under its name. Behind the whole blocks some lanes are
 /// computed twice, as part of another block; where they replace an operand, or are fewer than a block, they are a block
-/// that is filled with ones. A macro, so that its loop is part of the function around it, whose instructions others have
-/// not.
+/// that is filled with ones. A macro, so that its loop is part of the function around it, whose instructions others do
+/// not have.
 macro_rules! blocks {
     ($to:ident, [$($from:ident),*], $body:expr) => {{
         let lanes = $to;

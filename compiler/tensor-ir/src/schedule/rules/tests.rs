@@ -303,8 +303,12 @@ fn tasks_of_rows_compute_each_reduction_once() {
         let text = format!(
             "tensor @f(%x: f32[4,{n},50], out %y: f32[4,{n},50]) {{
                buffer %m: f32[4,{n}] global
-               for a in 0..4 {{ for b in 0..{n} {{ for k in 0..50 {{ block m reduce max init {{ %m[a, b] <- %x[a, b, k] }} }} }} }}
-               for i in 0..4 {{ for j in 0..{n} {{ for l in 0..50 {{ block y {{ %y[i, j, l] <- %x[i, j, l] - %m[i, j] }} }} }} }}
+               for a in 0..4 {{ for b in 0..{n} {{ for k in 0..50 {{
+                 block m reduce max init {{ %m[a, b] <- %x[a, b, k] }}
+               }} }} }}
+               for i in 0..4 {{ for j in 0..{n} {{ for l in 0..50 {{
+                 block y {{ %y[i, j, l] <- %x[i, j, l] - %m[i, j] }}
+               }} }} }}
              }}"
         );
         let f = crate::text::parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}"));
