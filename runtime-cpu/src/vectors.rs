@@ -42,11 +42,13 @@ macro_rules! vectors {
                     if !FUSED {
                         return div(a, splat(by));
                     }
-                    let (less, times) = (splat(-by), splat(reciprocal));
-                    let first = mul(a, times);
-                    let second = fma(fma(first, less, a), times, first);
+                    // By a number that is not negative, so that zeros keep their signs.
+                    let a = if by < 0.0 { sub(splat(-0.0), a) } else { a };
+                    let (of, back, less) = (splat(by.abs()), splat(-reciprocal.abs()), sub(splat(-0.0), a));
+                    let first = mul(a, splat(reciprocal.abs()));
+                    let second = fma(fma(first, of, less), back, first);
                     // Infinite ones have no remainder.
-                    known(fma(fma(second, less, a), times, second), first)
+                    known(fma(fma(second, of, less), back, second), first)
                 }
             );
             vectors!(

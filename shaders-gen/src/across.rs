@@ -31,6 +31,10 @@ impl KernelEmitter<'_> {
     /// Combines the values of several leaves at the beginning of `list` over all threads, and stores them. Returns how
     /// many nodes these are; 0 for fewer than two leaves.
     pub fn combined_together(&mut self, list: &[Node]) -> Result<usize, EmitError> {
+        let leaf = |n: &Node| if let Node::Leaf(leaf) = n { Some(leaf.across) } else { None };
+        if list.iter().map_while(leaf).filter(|across| *across).nth(1).is_none() {
+            return Ok(0);
+        }
         let leaves = self.independent(list);
         let across = || leaves.iter().filter(|l| l.across);
         let (Some(first), 2..) = (across().next(), across().count()) else { return Ok(0) };
