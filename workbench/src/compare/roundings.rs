@@ -243,7 +243,7 @@ impl Rounded {
             }
         }
         let beside = self.beside - before;
-        // What a limit cuts off counts as far as the limit.
+        // A number beyond a limit counts as far as the limit.
         let held = from.iter().zip(&want).filter(|(z, _)| z.is_finite()).map(|(z, y)| z.abs().min(y.abs() + 1.0));
         let crossed = F16_EPSILON * held.sum::<f64>();
         if near >= F16_TOLERANCE && beside as f64 > crossed.max(1.0) && self.why.is_none() {
