@@ -8,8 +8,8 @@
 //!   is off by f16's epsilon, two roundings of one sign;
 //! - the results have to agree within the tolerance of any network.
 //!
-//! A wrong kernel is seen: it is off where no border is near. The whole run may be right if some number is near a border
-//! at all, and if its results are finite where the reference's are and nearer to it than zeros.
+//! A wrong kernel is seen: it is off where no border is near. The whole run may be right if some number is near a
+//! border at all, and if its results are finite where the reference's are and nearer to it than zeros.
 
 use super::nodes::fed;
 use super::request::Request;
