@@ -5,6 +5,7 @@ use crate::isa::{Isa, versions};
 
 /// Rows of the left operand whose blocks are bytes times a scale.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "x86-64 alone multiplies bytes"))]
 pub(crate) struct LeftBytes {
     /// Words of four bytes in the order of the right operand's: elements so many rows apart, as a word of few bits has
     /// them in its bytes.
