@@ -92,12 +92,12 @@ fn is_used_once(code: &Code, n: usize) -> bool {
     uses == 1 && code.result != Some(own)
 }
 
-/// True of numbers by which a product with the reciprocal divides.
+/// True if a product with the reciprocal, corrected twice, is the exact quotient by this number.
 pub(crate) fn is_moderate(x: f32) -> bool {
     [x, 1.0 / x].iter().all(|x| x.abs() <= 16_384.0)
 }
 
-/// Makes products of divisions by a number whose quotients are rounded to integers.
+/// Replaces divisions by a number whose quotients are rounded to integers with products.
 pub(crate) fn divide_by_products(links: &mut [Link<Lane>]) {
     for n in 1..links.len() {
         if let (Link::Div(Lane::All(x)), Link::Round) = (links[n - 1], links[n])

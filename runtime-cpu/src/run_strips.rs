@@ -20,7 +20,7 @@ const ROWS: usize = 16;
 /// Registers for what a choice takes that is the same in all lanes.
 const FILLED: usize = 4;
 
-/// Lanes of a row, at least, that are computed by a call of their own where an operand is a number of each row.
+/// Rows with at least so many lanes are computed one by one if an operand has one number for each row.
 const FILLS: usize = 32;
 
 /// A part of a leaf: its rows and columns.

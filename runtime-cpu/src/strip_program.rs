@@ -80,7 +80,7 @@ pub(crate) enum Operand {
     Register(usize),
 }
 
-/// A step of a chain: what is done with a lane and an operand.
+/// A step of a chain: an operation on a lane and an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Link<T> {
     /// From an integer.

@@ -257,7 +257,7 @@ fn place_of_float(x: f32) -> i32 {
     if x.is_nan() { i32::MAX } else { place }
 }
 
-/// The place of each element in the order in which elements are sorted: less for what comes before.
+/// The place of each element in sorted order: elements that come first have a smaller one.
 fn element_places(x: &Tensor) -> Vec<i64> {
     let of_float = |x: f64| {
         let bits = (x + 0.0).to_bits() as i64;

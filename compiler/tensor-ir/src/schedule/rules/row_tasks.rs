@@ -50,8 +50,8 @@ pub(super) fn rows_of_task([own, all]: [i64; 2], length: i64, most: i64, p: &Dev
     (1..=own.min(most / length.max(1))).rev().find(|d| own % d == 0 && all / d >= tasks).unwrap_or(1)
 }
 
-/// Rows of a task. They are neighbours along the innermost loop of rows: a task whose rows are of two iterations of the
-/// loop around would compute the reductions of all rows of both.
+/// Rows of a task. They are neighbours along the innermost loop of rows. If a task had rows of two iterations of the
+/// loop around, its reductions would be computed for all rows of both iterations.
 fn rows_of_each(rows: &Rows, p: &DeviceProfile) -> i64 {
     rows_of_task([rows.neighbours, rows.count], rows.length, TOGETHER, p)
 }

@@ -58,8 +58,8 @@ candidate! {
     }
 }
 
-/// For each number of windows the tile with the fewest loads, the later one of equals; the others are for who asks for
-/// them.
+/// For each number of windows the tile with the fewest loads, the later one of equals. The other tiles are candidates
+/// on request only.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| tiles(view, unit));
     let tiles = known.as_ref().as_ref().map_err(Clone::clone)?;
