@@ -8,9 +8,13 @@
 
 use crate::races::{Failure, Place};
 use compiler::compile::{CompileOptions, compile};
-use compiler::profile::DeviceProfile;
+use compiler::cost::{CostModel, EstimatedCost, NodeForm};
+use compiler::profile::{CostFactors, DeviceProfile};
 use compiler::tensor::Tensor;
 use compiler::trace::Ceilings;
+use runtime_cpu::Processor;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
@@ -59,6 +63,28 @@ pub fn measure(machine: &Place, progress: &mut dyn FnMut(&str, usize, usize)) ->
         }
     }
     Ok(found)
+}
+
+/// The profile of this machine's processor, whose estimate of arithmetic has the factor by which a product takes longer
+/// here than estimated: the table's prices are of another processor. External targets are timed here, and what they take
+/// is compared with the estimate. It is measured once in a process, in steps of a quarter of an octave, so that plans in
+/// a cache are found again. Other profiles, and those with factors, stay as they are.
+pub fn with_arithmetic(profile: DeviceProfile) -> DeviceProfile {
+    static MEASURED: Mutex<BTreeMap<(&'static str, u32), f64>> = Mutex::new(BTreeMap::new());
+    let Some(isa) = Processor::isa_of(&profile).filter(|_| profile.factors.are_one()) else { return profile };
+    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let ratio = || {
+        let place = Place::Cpu(Arc::new(Processor::open(profile.cores as usize, Some(isa)).ok()?));
+        let kernel = tiles(&profile);
+        let module = compiler::text::parse_module(&kernel.text).ok()?;
+        let f = module.functions.values().next()?;
+        let product = f.blocks[f.body].nodes.first()?;
+        let estimated = EstimatedCost::new(&profile).node(&NodeForm::of(f, *product)) as f64;
+        let ratio = fastest(&place, &kernel).ok()? / estimated.max(1.0);
+        Some((4.0 * ratio.log2()).round() / 4.0).filter(|r| r.is_finite()).map(f64::exp2)
+    };
+    let arithmetic = *measured.entry((isa.name(), profile.cores)).or_insert_with(|| ratio().unwrap_or(1.0));
+    DeviceProfile { factors: CostFactors { arithmetic, ..profile.factors }, ..profile }
 }
 
 /// Nanoseconds of the kernels of a module, the fastest of several rounds of a race.

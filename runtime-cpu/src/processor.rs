@@ -15,6 +15,9 @@ pub struct Processor {
 /// Bytes a nanosecond that a core reads from memory beside the others: two channels of DDR5 serve about four cores.
 const BYTES_A_CORE: f64 = 12.0;
 
+/// The driver of a processor's profile.
+const NATIVE: &str = "native";
+
 impl Processor {
     /// Starts `threads` threads, one for each core if that is 0. `isa`: the instruction set; default is the widest that
     /// the machine has.
@@ -44,12 +47,17 @@ impl Processor {
     pub fn profile(&self) -> DeviceProfile {
         let cores = u32::try_from(self.threads()).unwrap_or(1);
         DeviceProfile {
-            driver: "native".into(),
+            driver: NATIVE.into(),
             driver_version: self.isa.name().into(),
             gflops: f64::from(cores) * self.isa.gflops(),
             gb_s: f64::from(cores) * BYTES_A_CORE,
             ..DeviceProfile::processor(cores, self.isa.tile())
         }
+    }
+    /// The instruction set of a profile of this machine's processor.
+    pub fn isa_of(profile: &DeviceProfile) -> Option<Isa> {
+        let own = |i: &Isa| i.is_available() && i.name() == profile.driver_version;
+        Isa::ALL.into_iter().find(|i| profile.driver == NATIVE && own(i))
     }
     pub(crate) fn team(&self) -> Option<&Team> {
         self.team.as_ref()

@@ -187,7 +187,7 @@ pub fn profile_on(settings: &Settings, device: &Device) -> Result<DeviceProfile>
     settings.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(Error::usage)?;
     let profile = crate::tuning::calibrated(settings, DeviceProfile { nan, quirks, ..profile })?;
     crate::tuning::check_required(settings, &profile)?;
-    Ok(profile)
+    Ok(if settings.external.is_empty() { profile } else { weft::ceilings::with_arithmetic(profile) })
 }
 
 /// How to compile with these passes and modes for a device.
