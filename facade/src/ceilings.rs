@@ -402,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_has_a_factor_that_stays() {
+        let own = Processor::open(1, None).expect("the processor").profile();
+        let measured = with_arithmetic(own.clone());
+        assert!((1e-3..1e3).contains(&measured.factors.arithmetic) && measured == with_arithmetic(own.clone()));
+        // Those of tuning are kept, and other machines are not measured.
+        let tuned = DeviceProfile { factors: CostFactors { launch: 2.0, ..own.factors }, ..own };
+        for p in DeviceProfile::all().into_iter().chain([tuned]) {
+            assert_eq!(with_arithmetic(p.clone()), p);
+        }
+    }
+
+    #[test]
     fn times_that_no_device_can_have_are_refused() {
         let may = |rate| possible(rate, 1e6, "GFLOP/s").is_ok();
         assert!(may(60_000.0) && may(20.0));

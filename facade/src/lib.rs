@@ -150,7 +150,7 @@ mod alone;
 pub mod arrays;
 mod build;
 mod bundle;
-mod calibrated;
+pub mod calibrated;
 pub mod calibration;
 pub mod ceilings;
 mod compiled;

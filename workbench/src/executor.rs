@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, panic_text};
 use crate::precision::{calibrated, keep_list};
-use crate::progress::{Progress, log_once};
+use crate::progress::{Progress, log, log_once};
 use crate::settings::Settings;
 use compiler::attr::Attrs;
 use compiler::calibrate::Limits;
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use weft::Extensions;
 pub use weft::INTERPRETER;
+use weft::calibrated::{is_slower, mixed_over_f32};
 use weft::{Cache, Model, Options, Session, Watch};
 
 /// Where models run.
@@ -223,7 +224,8 @@ pub fn pipeline_for(
     Ok(calibrated_pipeline(module, settings, profile, inputs)?.0)
 }
 
-/// As [`pipeline_for`], with the names of the model that mean the nodes which calibration keeps in f32.
+/// As [`pipeline_for`], with the names of the model that mean the nodes which calibration keeps in f32. A processor runs
+/// the network in both precisions, and `auto` is f32 where f16 takes longer.
 pub fn calibrated_pipeline(
     module: &Module,
     settings: &Settings,
@@ -231,11 +233,24 @@ pub fn calibrated_pipeline(
     inputs: &[Tensor],
 ) -> Result<(PipelineOptions, Vec<Name>)> {
     if settings.amp != "off" && !profile.model().shaders {
-        let text = "the processor computes in f32 and stores f16: errors are those of f16, times about those of f32, \
-                    which say nothing about a GPU (--device)";
+        let text = "the processor computes in f32 and stores f16: errors are those of f16, times are those of f32 and \
+                    of conversions, which say nothing about a GPU (--device)";
         log_once(settings, format!("note: --amp {}: {text}", settings.amp));
     }
-    chosen_pipeline(module, settings, profile, inputs)
+    let (pipeline, kept) = chosen_pipeline(module, settings, profile, inputs)?;
+    if settings.amp != "auto" {
+        return Ok((pipeline, kept));
+    }
+    let (here, functions) = (Some(profile.clone()), settings.functions.clone());
+    let compile = compile_options(pipeline.clone(), settings, profile)?;
+    let options = Options { profile: here, pipeline, compile, host_functions: functions, ..Options::default() };
+    let ratio = mixed_over_f32(&Model::from_module(module.clone()), &options, inputs)?;
+    let pipeline = options.pipeline;
+    let Some(ratio) = ratio else { return Ok((pipeline, kept)) };
+    let slower = is_slower(ratio);
+    let verdict = if slower { "all nodes stay in f32, unless --amp fp16 asks for f16" } else { "f16 stays" };
+    log(settings, format!("calibration: the network takes {ratio:.2} times as long here as in f32: {verdict}"));
+    Ok(if slower { (PipelineOptions { amp: AmpMode::Off, ..pipeline }, vec![]) } else { (pipeline, kept) })
 }
 
 /// As [`calibrated_pipeline`], where nothing runs here: nothing is said about times.

@@ -240,4 +240,9 @@ fn calibration_keeps_them_too() {
     let (said, _) = weft(&["compile", &model, "--target", "lavapipe", "--amp", "auto", "--json"], 0);
     assert!(said.contains("Mul*2 stays in f32: calibration: its result reaches"), "{said}");
     assert!(said.contains("Conv_0 is in f16") && said.contains("Conv_7 is in f16"), "{said}");
+    // The processor runs the network in both precisions.
+    let (_, said) = weft(&["run", &model, "--device", "cpu", "--amp", "auto"], 0);
+    assert!(said.contains("times as long here as in f32"), "{said}");
+    let (_, said) = weft(&["run", &model, "--device", "interpreter", "--amp", "auto"], 0);
+    assert!(!said.contains("times as long here"), "{said}");
 }
