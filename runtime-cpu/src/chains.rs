@@ -128,14 +128,15 @@ type Side<P> = (P, Lies);
 /// Links, and uniforms.
 type Links<'l> = (&'l [Link<Lane>], &'l [f32]);
 
+/// A body of an instruction set that does so many vectors at once.
 macro_rules! body {
-    ($(#[$feature:meta])* $name:ident) => {
+    ($(#[$feature:meta])* $name:ident $vectors:literal) => {
         mod $name {
             use super::{Lane, Lies, Link, Links, Side};
             use crate::math::{EXP, EXP_ENDS, LN_2, LOG2_E, ROUND};
             use crate::vectors::$name::*;
 
-            const VECTORS: usize = 4;
+            const VECTORS: usize = $vectors;
             const AT_ONCE: usize = VECTORS * LANES;
 
             $(#[$feature])*
@@ -178,7 +179,7 @@ macro_rules! body {
             /// that are lanes begin so many before the block.
             ///
             /// # Safety
-            /// As many lanes of the operands are readable.
+            /// As many lanes of the operands are readable, and numbers of as many rows as the whole block has.
             $(#[$feature])*
             #[inline]
             unsafe fn apply(
@@ -200,8 +201,16 @@ macro_rules! body {
                                 let $b = splat(x);
                                 each!(|$a| $e)
                             }
-                            // `super::run` makes numbers of these.
-                            Lane::Rows(..) => {}
+                            // Rows are whole vectors: `super::run` makes numbers of others.
+                            Lane::Rows(numbers, columns) => {
+                                let (vectors, first) = ((columns / LANES) as u32, (before / LANES) as u32);
+                                for (i, v) in (0u32..).zip(v.iter_mut()) {
+                                    // SAFETY: as said.
+                                    let $b = splat(unsafe { *numbers.add(((first + i) / vectors) as usize) });
+                                    let $a = *v;
+                                    *v = $e;
+                                }
+                            }
                             Lane::At(lanes) => {
                                 for (i, v) in v.iter_mut().enumerate() {
                                     // SAFETY: as said.
@@ -303,25 +312,25 @@ macro_rules! body {
 #[cfg(target_arch = "x86_64")]
 body!(
     #[target_feature(enable = "avx512f,avx512bw")]
-    avx512
+    avx512 8
 );
 #[cfg(target_arch = "x86_64")]
 body!(
     #[target_feature(enable = "avx2,fma,f16c")]
-    avx2
+    avx2 4
 );
 #[cfg(target_arch = "aarch64")]
 body!(
     #[target_feature(enable = "neon")]
-    neon
+    neon 4
 );
-body!(portable);
+body!(portable 4);
 
 /// Runs links over `n` lanes.
 ///
 /// # Safety
-/// So many lanes are readable, in operands too, and writable; they are the same ones or lie apart. The machine has
-/// `isa`.
+/// So many lanes are readable, in operands too, and writable; they are the same ones or lie apart. Numbers of rows are
+/// in a register, which has room for those of a block behind the last. The machine has `isa`.
 pub(crate) unsafe fn run(
     isa: Isa,
     (links, uniforms): Links<'_>,
@@ -332,7 +341,7 @@ pub(crate) unsafe fn run(
 ) {
     let of_rows = |l: &Link<Lane>| if let Some(Lane::Rows(_, columns)) = l.operand() { Some(columns) } else { None };
     // SAFETY: as said.
-    let Some(columns) = links.iter().find_map(of_rows) else {
+    let Some(columns) = links.iter().find_map(of_rows).filter(|columns| !columns.is_multiple_of(lanes(isa))) else {
         return unsafe { run_lanes(isa, (links, uniforms), from, to, n) };
     };
     // A row after another, each with its number.
@@ -354,7 +363,20 @@ pub(crate) unsafe fn run(
     }
 }
 
-/// Runs links without numbers of rows.
+/// Lanes of a vector.
+fn lanes(isa: Isa) -> usize {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => crate::vectors::avx512::LANES,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::vectors::avx2::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => crate::vectors::neon::LANES,
+        _ => crate::vectors::portable::LANES,
+    }
+}
+
+/// Runs links whose numbers of rows are of rows of whole vectors.
 ///
 /// # Safety
 /// As [`run`].
@@ -467,6 +489,27 @@ mod tests {
                     let x = if x.is_nan() { x } else { x.clamp(-9.0, 9.0) };
                     ((0.25 * f64::from(x) - 1.5) * f64::from(x) + 3.0) as f32
                 });
+            }
+        }
+    }
+
+    /// A number for each row, of whole vectors and others, beside lanes.
+    #[test]
+    fn rows_have_numbers() {
+        let numbers: Vec<f32> = (0..crate::tile_memory::LANES).map(|i| (i * 13 % 31) as f32 - 7.0).collect();
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            for (rows, columns) in [(1, 16), (5, 16), (3, 32), (8, 64), (2, 48), (4, 20), (7, 3), (2, 200)] {
+                let n = rows * columns;
+                let x: Vec<f32> = (0..n).map(|i| i as f32 * 0.5 - 9.0).collect();
+                let y: Vec<f32> = (0..n).map(|i| (i * 29 % 17) as f32).collect();
+                let row = Lane::Rows(numbers.as_ptr(), columns);
+                let links = [Link::Sub(row), Link::Mul(Lane::At(y.as_ptr())), Link::Add(row)];
+                let (mut out, mut kept) = (vec![0f32; n], vec![]);
+                let to = (out.as_mut_ptr().cast(), Lies::Words);
+                // SAFETY: each vector has `n` lanes, and the numbers are as many as a register's.
+                unsafe { run(isa, (&links, &[]), (x.as_ptr().cast(), Lies::Words), to, n, &mut kept) };
+                let want = (0..n).map(|i| (x[i] - numbers[i / columns]) * y[i] + numbers[i / columns]);
+                assert!(out.iter().copied().eq(want), "{isa:?} {rows} {columns}");
             }
         }
     }

@@ -104,6 +104,13 @@ impl Span {
     pub(crate) fn is_turned(&self) -> bool {
         self.row_stride == 1 && self.rows > 1 && self.column_stride.abs() > 1
     }
+    /// The same places; a column is a row.
+    fn flat(&self) -> Span {
+        match self.columns {
+            1 => Span { rows: 1, columns: self.rows, column_stride: self.row_stride, ..*self },
+            _ => *self,
+        }
+    }
     /// All places are one.
     pub(crate) fn is_single(&self) -> bool {
         (self.column_stride == 0 || self.columns == 1) && (self.rows == 1 || self.row_stride == 0)
@@ -187,6 +194,7 @@ impl View {
     /// Reads a span into lanes.
     pub(crate) fn read<T: Element>(&self, s: &Span, to: &mut [T::Lane]) {
         self.require(s);
+        let s = &s.flat();
         let base = self.at.cast::<T>();
         if s.is_turned() {
             for c in 0..s.columns {
@@ -230,6 +238,7 @@ impl View {
         if mask.is_none() {
             self.require(s);
         }
+        let s = &s.flat();
         let base = self.at.cast::<T>();
         if s.is_turned() && mask.is_none() {
             for c in 0..s.columns {
