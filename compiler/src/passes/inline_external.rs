@@ -7,8 +7,9 @@
 //! With the target's option `min_macs`, a region stays external if it has at least so many multiply-accumulates.
 //! Without it, the target's time plus the copies of the values that cross the border are compared with Weft's time for
 //! the same nodes, and the region stays external if that sum is lower. The times are those that `weft tune` measured
-//! for such a region on this device, or else what the target says and Weft's estimate. If the target says nothing, all
-//! its regions stay. The remark has both numbers, and says which are measured.
+//! for such a region on this device, or else what the target says and Weft's estimate: what a target says may be
+//! measured, so on a processor the profile's factors should fit the machine (`weft::ceilings`). If the target says
+//! nothing, all its regions stay. The remark has both numbers, and says which are measured.
 
 use super::scopes::dissolve;
 use super::{Pass, PassContext, PassError};
