@@ -244,7 +244,8 @@ pub fn calibrated_pipeline(
     let (here, functions) = (Some(profile.clone()), settings.functions.clone());
     let compile = compile_options(pipeline.clone(), settings, profile)?;
     let options = Options { profile: here, pipeline, compile, host_functions: functions, ..Options::default() };
-    let ratio = mixed_over_f32(&Model::from_module(module.clone()), &options, inputs)?;
+    let race = || mixed_over_f32(&Model::from_module(module.clone()), &options, inputs);
+    let ratio = settings.state.time("calibration", race)?;
     let pipeline = options.pipeline;
     let Some(ratio) = ratio else { return Ok((pipeline, kept)) };
     let slower = is_slower(ratio);
