@@ -18,9 +18,9 @@ use crate::candidate;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{KernelEstimate, own_reduction};
+use crate::schedule::estimate::{KernelEstimate, operations_of_value, own_reduction};
 use crate::schedule::tiles::{LARGE, Neighbours, fits_text};
-use crate::tir::Block;
+use crate::tir::{Block, BufferId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Windows of a thread at most: with vectors of four that is half of the registers a thread has without spilling.
@@ -36,6 +36,9 @@ const FEWEST: i64 = 4;
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
 const OTHERS: i64 = 8;
+/// Vectors that live at once while a result becomes what is stored, at most: one for each operation, as compilers run
+/// those of several results side by side.
+const EPILOGUE_VECTORS: i64 = 7;
 
 /// A tile along one loop of the output.
 #[derive(Clone)]
@@ -141,7 +144,9 @@ fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<WindowTile>, Decline> {
     let busy = i64::from(view.profile.cores.max(1)) * i64::from(view.profile.model().threads_a_core);
     let weighed = view.profile.model().wide_teams && !is_product(view, unit);
     let fewest = if view.asked { 1 } else { busy / if weighed { FEWEST } else { 1 } };
-    tiles_of(view.profile, (view.asked, fewest), r, &window, &results)
+    let epilogue = 1 + (operations_of_value(&c.value) as i64).clamp(1, EPILOGUE_VECTORS - 1);
+    let held = Held { constants: view.constants, epilogue };
+    tiles_of(view.profile, (view.asked, fewest), r, (&window, &results), &held)
 }
 
 /// Whether the reduction is a product with rows and columns, which other rules divide.
@@ -160,8 +165,8 @@ fn tiles_of(
     p: &DeviceProfile,
     (asked, fewest): (bool, i64),
     r: &Block,
-    window: &[(Name, i64)],
-    loops: &[ResultLoop],
+    (window, loops): (&[(Name, i64)], &[ResultLoop]),
+    held: &Held<'_>,
 ) -> Result<Vec<WindowTile>, Decline> {
     let taps: i64 = window.iter().map(|w| w.1).product();
     if taps < 2 || taps * LARGEST_TILE > MOST_LOADS {
@@ -189,8 +194,9 @@ fn tiles_of(
             if !fits_text(r, &known, unrolled.iter().map(|w| w.1).product::<i64>() * windows) {
                 continue;
             }
-            let held = || live(r, &unrolled, (v, windows), lane).is_none_or(|n| n + OTHERS <= i64::from(p.registers));
-            if p.registers > 0 && !held() {
+            let sure = l.extent - (count - 1) * windows;
+            let needed = || held.registers(r, &unrolled, (v, windows, sure), lane);
+            if p.registers > 0 && needed().is_some_and(|n| n + OTHERS > i64::from(p.registers)) {
                 continue;
             }
             let Some(loads) = loads_of(r, window, Some((v, windows))) else { continue };
@@ -222,34 +228,66 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
     r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
 }
 
-/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as
-/// `lane` has: their sums, and every element from its first use to its last one. Neighbours in memory come together, as
-/// compilers join such loads. `unrolled` are the loops of the window, outermost first. `None` when an index follows
-/// from data.
-fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Name, i64)>) -> Option<i64> {
-    let loops: Vec<(Name, i64)> = unrolled.iter().copied().chain([tile]).chain(lane).collect();
-    let lanes = lane.map_or(1, |l| l.1);
-    let points: i64 = loops.iter().map(|l| l.1).product();
-    // What lives longer from a step on.
-    let mut change = vec![0; (points / lanes) as usize + 1];
-    for (_, index) in r.value.loads() {
-        let mut first: FxHashMap<i64, usize> = FxHashMap::default();
-        let mut last: FxHashMap<Place, usize> = FxHashMap::default();
-        for (point, place) in places(index, &loops)?.into_iter().enumerate() {
-            let step = point / lanes as usize;
-            first.entry(place.row).or_insert(step);
-            last.insert(place, step);
+/// What a thread holds beside the elements that it reads.
+struct Held<'a> {
+    /// Parameters that are packed: neighbours lie side by side.
+    constants: &'a [BufferId],
+    /// Vectors of the epilogue.
+    epilogue: i64,
+}
+
+impl Held<'_> {
+    /// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as
+    /// `lane` has, of which the last thread stores the first `tile.2`. `unrolled` are the loops of the window,
+    /// outermost first. `None` when an index follows from data.
+    ///
+    /// In order, these are the sums, and every element from its first use to its last one. Neighbours in memory come
+    /// together, as compilers join such loads; elsewhere each lane has an address and a condition. Sums that are stored
+    /// under a condition are computed there by some compilers, behind the epilogue of the others: then all that they
+    /// read lives as long.
+    fn registers(
+        &self,
+        r: &Block,
+        unrolled: &[(Name, i64)],
+        (v, windows, sure): (Name, i64, i64),
+        lane: Option<(Name, i64)>,
+    ) -> Option<i64> {
+        let loops: Vec<(Name, i64)> = unrolled.iter().copied().chain([(v, windows)]).chain(lane).collect();
+        let lanes = lane.map_or(1, |l| l.1);
+        let points: i64 = loops.iter().map(|l| l.1).product();
+        // What lives longer from a step on.
+        let mut change = vec![0; (points / lanes) as usize + 1];
+        let (mut later, mut alone) = (0, false);
+        for (buffer, index) in r.value.loads() {
+            let mut first: FxHashMap<i64, usize> = FxHashMap::default();
+            let mut last: FxHashMap<Place, usize> = FxHashMap::default();
+            let mut under_conditions: FxHashSet<Place> = FxHashSet::default();
+            let places = places(index, &loops)?;
+            let beside = |p: &[Place]| p[1].row == p[0].row && (0..2).contains(&(p[1].element - p[0].element));
+            alone |= lanes > 1 && !self.constants.contains(&buffer) && !beside(&places);
+            for (point, place) in places.into_iter().enumerate() {
+                let step = point / lanes as usize;
+                first.entry(place.row).or_insert(step);
+                last.insert(place, step);
+                if step as i64 % windows >= sure {
+                    under_conditions.insert(place);
+                }
+            }
+            later += under_conditions.len() as i64;
+            for (place, step) in last {
+                change[first[&place.row]] += 1;
+                change[step + 1] -= 1;
+            }
         }
-        for (place, step) in last {
-            change[first[&place.row]] += 1;
-            change[step + 1] -= 1;
-        }
+        let most = change.iter().scan(0, |now, by| {
+            *now += by;
+            Some(*now)
+        });
+        let addresses = if alone { windows * lanes + windows + lanes } else { 0 };
+        let in_order = most.max().unwrap_or(0) + windows * lanes + addresses;
+        let behind = if sure < windows { later + (sure + self.epilogue) * lanes } else { 0 };
+        Some(in_order.max(behind))
     }
-    let most = change.iter().scan(0, |now, by| {
-        *now += by;
-        Some(*now)
-    });
-    Some(most.max().unwrap_or(0) + tile.1 * lanes)
 }
 
 /// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when
