@@ -240,9 +240,13 @@ impl Decider<'_> {
         if self.check_constants(n, &own).is_ok() { own } else { [own, slight].concat() }
     }
 
-    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those
-    /// of a depthwise convolution do not.
+    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices, if as
+    /// many results are sums of the same elements: those of a depthwise convolution are not.
     fn is_deep(&self, n: NodeId, i: usize) -> bool {
+        let channels = self.f.nodes[n].op.channels_of_group(&self.f.node_types(n).0);
+        if channels.is_some_and(|c| c < LEAST as i64) {
+            return false;
+        }
         let dims = self.f.nodes[n].inputs[i].and_then(|v| const_dims(&self.f.ty(v).shape)).unwrap_or_default();
         let largest = dims.iter().copied().max().unwrap_or(1).max(1);
         dims.iter().product::<usize>() / largest >= DEEP

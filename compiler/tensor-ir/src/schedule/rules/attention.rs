@@ -38,6 +38,12 @@ const DEPTH: i64 = 16;
 const MATRIX_DEPTH: i64 = 32;
 /// Threads along x on matrix units, which share a row.
 const ACROSS: i64 = 16;
+/// Subgroups along rows and columns, where the block of rows divides into them.
+const SUBGROUPS: [(i64, i64); 3] = [(2, 2), (1, 4), (1, 2)];
+/// Workgroup memory in bytes that every API has: DX12 and browsers refuse more.
+const PORTABLE: u64 = 32 << 10;
+/// How much more a kernel may cost that needs no more than that.
+const PORTABLE_FACTOR: f64 = 1.25;
 
 /// The blocks of attention.
 #[derive(Clone, Debug)]
@@ -163,6 +169,9 @@ fn product(b: &Block) -> Option<(&Expr, &Expr)> {
 /// Rows of a workgroup, the most first.
 const ROWS: [i64; 5] = [128, 64, 32, 16, 8];
 
+/// The name of products that use no matrix units.
+const VECTOR_UNITS: &str = "vector";
+
 /// How both products are computed.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -183,7 +192,7 @@ impl Way {
     /// `vector`, or the shape of the matrices.
     fn units(self) -> String {
         match self {
-            Way::Vector(_) => "vector".into(),
+            Way::Vector(_) => VECTOR_UNITS.into(),
             Way::Matrix(Matrix { m, n, k }, _) => format!("{m}x{n}x{k}"),
         }
     }
@@ -247,21 +256,22 @@ impl Plan {
         let [scores, mut mix] = self.holdings;
         // A thread computes its weights one by one, of scores in workgroup memory.
         mix.vectors[0] = false;
-        let of = |rows: i64, matrix: Matrix| {
-            let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
-            let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
+        let of = |rows: i64, matrix: Matrix, subgroups: (i64, i64)| {
+            let pieces = (rows / matrix.m / subgroups.0, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::FragmentTile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
             // Spills cost time, which who asks for the rule by name puts up with.
             let held = options.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
-            held.then_some(Way::Matrix(matrix, tile))
+            (held && pieces.0 > 0).then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
+        let whole = |m: Matrix| rows().filter(move |r| r % m.m == 0);
         let on_matrices =
-            matrix.into_iter().flat_map(|m| rows().filter(move |r| r % m.m == 0).filter_map(move |r| of(r, m)));
+            matrix.into_iter().flat_map(|m| whole(m).flat_map(move |r| SUBGROUPS.map(|s| of(r, m, s))).flatten());
         on_matrices.chain(rows().map(|rows| Way::Vector(self.tile(rows)))).collect()
     }
-    /// The ways in which the products can be computed, each with its kernels.
+    /// The ways in which the products can be computed, each with its kernels: for units and a number of rows the cheapest
+    /// one. What needs much workgroup memory is left out where something else costs little more.
     fn candidates(&self, sketch: &Sketch<'_>) -> Result<Vec<Candidate>, Decline> {
         let mut tried: Vec<(Way, Vec<KernelEstimate>)> = Vec::new();
         let mut refused = None;
@@ -278,6 +288,20 @@ impl Plan {
         if tried.is_empty() {
             return Err(Decline(refused.unwrap_or_default()));
         }
+        tried.sort_by(|a, b| total(&a.1).total_cmp(&total(&b.1)));
+        let portable = |t: &(Way, Vec<KernelEstimate>)| t.1.iter().all(|k| k.shared_bytes <= PORTABLE);
+        let least = tried.iter().find(|t| portable(t)).map_or(f64::INFINITY, |t| total(&t.1));
+        if least <= PORTABLE_FACTOR * total(&tried[0].1) && !sketch.target.options.asks_for("attention") {
+            tried.retain(portable);
+        }
+        let mut seen: Vec<(String, i64)> = Vec::new();
+        tried.retain(|t| {
+            let key = (t.0.units(), t.0.rows());
+            let first = !seen.contains(&key);
+            seen.push(key);
+            first
+        });
+        tried.sort_by_key(|t| (t.0.units() == VECTOR_UNITS, std::cmp::Reverse(t.0.rows())));
         let all: Arc<Vec<(String, i64)>> = Arc::new(tried.iter().map(|t| (t.0.units(), t.0.rows())).collect());
         let of = |(way, kernels): (Way, Vec<KernelEstimate>)| {
             let (units, rows) = (way.units(), way.rows());
@@ -364,6 +388,10 @@ fn share_memory(sketch: &mut Sketch<'_>, blocks: [Name; 2]) {
         // If it is refused, both stay as they are.
         sketch.apply(MergeBuffers { buffer, into }).ok();
     }
+}
+
+fn total(kernels: &[KernelEstimate]) -> f64 {
+    kernels.iter().map(KernelEstimate::total).sum()
 }
 
 fn over(n: i64, by: i64) -> i64 {
