@@ -391,7 +391,8 @@ impl<'f> Kernel<'f> {
     /// The lanes that take part, of the first subgroup that has any, and the share of the subgroups that have any.
     fn participants(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>) -> (Vec<Lane>, f64) {
         let mut lanes = self.places(around);
-        lanes.retain(|lane| self.takes_part(around, block, middle, lane));
+        let own = self.own_guards(around, block);
+        lanes.retain(|lane| self.takes_part(around, &own, middle, lane));
         let shorter = |l: &&For| match l.kind {
             LoopKind::Local(a) => l.extent.as_const().is_some_and(|n| n < self.size[usize::from(a)]),
             _ => false,
@@ -405,7 +406,7 @@ impl<'f> Kernel<'f> {
         for k in 0..subgroups {
             let threads =
                 (k * each..self.all.min((k + 1) * each)).map(|t| Lane { at: place(self.size, t), number: t % each });
-            let some: Vec<Lane> = threads.filter(|lane| self.takes_part(around, block, middle, lane)).collect();
+            let some: Vec<Lane> = threads.filter(|lane| self.takes_part(around, &own, middle, lane)).collect();
             count += i64::from(!some.is_empty());
             if first.is_empty() {
                 first = some;
@@ -414,18 +415,22 @@ impl<'f> Kernel<'f> {
         (first, count as f64 / subgroups as f64)
     }
 
-    /// False for lanes beyond a shorter thread loop, or which a guard on the thread's position alone leaves out.
-    fn takes_part(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>, lane: &Lane) -> bool {
+    /// The guards of a block on the thread's position alone.
+    fn own_guards<'b>(&self, around: &Around<'_>, block: &'b Block) -> Vec<&'b Cond> {
+        // Loops of one iteration are no other variables.
+        let difference = |c: &Cond| int::simplify(&(c.lhs.clone() - &c.rhs), &self.bounds);
+        block.guards.iter().filter(|c| matches!(self.part(around, &difference(c)), Dependence::Own)).collect()
+    }
+
+    /// False for lanes beyond a shorter thread loop, or which one of the block's `own` guards leaves out.
+    fn takes_part(&self, around: &Around<'_>, own: &[&Cond], middle: &FxHashMap<Name, i64>, lane: &Lane) -> bool {
         let inside = |l: &&For| match l.kind {
             LoopKind::Local(a) => l.extent.as_const().is_none_or(|n| lane.at[usize::from(a)] < n),
             LoopKind::Lane => l.extent.as_const().is_none_or(|n| lane.number < n),
             _ => true,
         };
-        // Loops of one iteration are no other variables.
-        let difference = |c: &Cond| int::simplify(&(c.lhs.clone() - &c.rhs), &self.bounds);
-        let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Dependence::Own);
         let value = |v: Name| self.value(around, middle, lane, v);
-        around.loops.iter().all(inside) && block.guards.iter().filter(own).all(|c| holds(c, &value))
+        around.loops.iter().all(inside) && own.iter().all(|c| holds(c, &value))
     }
 }
 

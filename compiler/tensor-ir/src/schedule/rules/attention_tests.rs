@@ -2,6 +2,7 @@
 
 use super::{Choice, choices, schedule};
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::estimate_scheduled;
 use crate::schedule::testing::{
     Asking, MATRIX_SHAPES, SUBGROUP_SIZES, asking, assert_every_choice, assert_same_on_subgroups, chosen,
     matrix_device, parsed as function, proposed,
@@ -153,6 +154,18 @@ fn long_rows_do_not_fit_workgroup_memory() {
         "{:?}",
         s.declined
     );
+}
+
+#[test]
+fn workgroup_memory_is_no_more_than_every_api_has() {
+    let f = of_halves([12, 197, 197, 64], SCORES[1]);
+    for name in ["navi31", "ada"] {
+        let p = DeviceProfile::named(name).expect("a profile");
+        let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(s.rule, "attention", "{:?}", s.declined);
+        let bytes = estimate_scheduled(&s.function, &p).expect("an estimate").shared_bytes();
+        assert!(bytes <= 32 << 10, "{name}: {bytes}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Compares the rules with the reference evaluator: equal results, and the intended rule takes the unit.
 
 use super::schedule;
-use crate::attr::Attr;
+use crate::attr::{Attr, AttrValue};
 use crate::dtype::DType;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
@@ -226,6 +226,20 @@ fn an_axis_of_one_keeps_no_epilogue_apart() {
         let g = schedule(&f, &[], &p).expect("a schedule").function;
         let scratch = g.buffers.iter().filter(|b| b.1.name == "mm_out".into()).count();
         assert_eq!((g.kernels().len(), scratch), (1, 0), "{}", p.name);
+    }
+}
+
+/// A compiler may compute sums that the last thread of a row stores under a condition behind all others: what they read
+/// lives as long, and four such sums of six do not fit the registers.
+#[test]
+fn few_registers_do_not_hold_sums_that_are_stored_under_a_condition() {
+    let p = DeviceProfile::named("bmg").expect("a profile");
+    for (h, fits) in [(160, false), (80, true)] {
+        let s = schedule(&depthwise(48, h, 3, 2, 1, true), &[], &p).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(s.rule, "windows", "{:?}", s.declined);
+        let all = super::choices(&s.function.trace);
+        let results = all.iter().find(|c| c.point.as_str() == "results").expect("a choice");
+        assert_eq!(results.of.contains(&6i64.to_attr()), fits, "{h}: {:?}", results.of);
     }
 }
 
