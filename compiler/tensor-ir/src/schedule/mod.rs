@@ -44,6 +44,7 @@ mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
 mod error;
+mod factor_out;
 mod fill_ahead;
 mod flatten_buffer;
 mod fuse;
@@ -138,6 +139,7 @@ instructions! {
     merge_nests::MergeNests,
     merge_buffers::MergeBuffers,
     rfactor::Rfactor,
+    factor_out::FactorOut,
     transform_layout::TransformLayout,
     flatten_buffer::FlattenBuffer,
     set_scope::SetScope,

@@ -1,9 +1,10 @@
 //! Products of one row or a few, whose right operand lies along the reduction: weights `[n, k]`, also of a few bits.
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
-//! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word or a
-//! scale are decoded from registers. The rows use the same weights. Then the threads combine their sums. Bytes stay
-//! four to a word in registers, and four products are one operation, on devices that have it.
+//! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word are
+//! decoded from registers; a scale that the run shares multiplies the run's sum. The rows use the same weights. Then the
+//! threads combine their sums. Bytes stay four to a word in registers, and four products are one operation, on devices
+//! that have it.
 //!
 //! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
@@ -21,10 +22,11 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, few_rows_kernel};
+use crate::schedule::factor_out::shared_by_terms;
 use crate::schedule::tiles::{FewRows, neighbours_sharing};
 use crate::schedule::{
-    Axis, CacheWrite, ComputeAt, DecomposeReduction, LocalScope, MemoryScope, PadReduction, Rfactor, StageInRegisters,
-    Tensorize, TransformLayout,
+    Axis, CacheWrite, ComputeAt, DecomposeReduction, FactorOut, LocalScope, MemoryScope, PadReduction, Rfactor,
+    StageInRegisters, Tensorize, TransformLayout,
 };
 use crate::tir::analysis::operands::{factors, without_casts};
 use crate::tir::{BufferId, Expr, LoopKind, Scope};
@@ -272,10 +274,38 @@ fn accumulate(sketch: &mut Sketch<'_>, at: Name, found: &Found, runs: &Runs) -> 
     if let (Some(t), Some(word)) = (found.bytes, runs.within.last()) {
         sketch.apply(Tensorize { r#loop: *word, intrinsic: format!("dot4_{t}") })?;
     }
-    for block in [Name::new(&format!("{part}_init")), part, Name::new(&format!("{part}_out"))] {
+    let columns = spatial.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product::<i64>() / found.rows;
+    let sums = scale_sums(sketch, found, runs, columns)?;
+    let mut blocks = vec![Name::new(&format!("{part}_init"))];
+    blocks.extend(sums.iter().flat_map(|s| [Name::new(&format!("{s}_init")), *s]));
+    blocks.extend([part, Name::new(&format!("{part}_out"))]);
+    for block in blocks {
         unroll_inside(sketch, block, if block == part { runs.step } else { lane })?;
     }
     Ok(())
+}
+
+/// Multiplies the sum of a run by what its elements share, a scale, instead of each element; subtracts what they share,
+/// a zero point, once for all columns, where that is for fewer rows. Returns the sums of runs.
+fn scale_sums(sketch: &mut Sketch<'_>, found: &Found, runs: &Runs, columns: i64) -> Result<Vec<Name>, Decline> {
+    let (part, step) = (runs.part, runs.step);
+    let [factor, offset] = match found.bytes {
+        Some(_) => [false; 2],
+        None => shared_by_terms(&sketch.f, part, step).unwrap_or_default(),
+    };
+    if !factor {
+        return Ok(vec![]);
+    }
+    let into = Name::new(&format!("{part}_run"));
+    let offset = (offset && found.rows < columns).then(|| Name::new(&format!("{part}_rest")));
+    sketch.apply(FactorOut { block: part, at: step, into, offset })?;
+    let sums: Vec<Name> = std::iter::once(into).chain(offset).collect();
+    for sum in &sums {
+        if let Some(at) = sketch.inside(*sum, step)?.first() {
+            sketch.apply(DecomposeReduction { block: *sum, at: *at })?;
+        }
+    }
+    Ok(sums)
 }
 
 /// Loads what the right operand reads into registers, before a run is computed.
