@@ -37,16 +37,17 @@ impl Packed {
     pub(crate) fn planes(&self) -> usize {
         8 / self.bits as usize
     }
-    /// True if products of bytes with these words are few instructions.
-    pub(crate) fn multiplies_bytes(&self, isa: Isa) -> bool {
-        let has = match isa {
-            Isa::Avx512 if isa.multiplies_bytes() => matches!(self.bits, 2 | 4 | 8),
-            // Sums of two products are i16.
-            Isa::Avx512 | Isa::Avx2 => matches!(self.bits, 2 | 4),
-            _ => false,
-        };
-        has && self.mask >> self.bits == 0 && self.rows * self.bits as usize == 32
-    }
+}
+
+/// True if products of bytes with words of so many rows, `bits` each, are few instructions.
+pub(crate) fn multiplies_bytes(isa: Isa, bits: u32, mask: u32, rows: usize) -> bool {
+    let has = match isa {
+        Isa::Avx512 if isa.multiplies_bytes() => matches!(bits, 2 | 4 | 8),
+        // Sums of two products are i16.
+        Isa::Avx512 | Isa::Avx2 => matches!(bits, 2 | 4),
+        _ => false,
+    };
+    has && mask >> bits == 0 && rows * bits as usize == 32
 }
 
 /// Computes all rows of a tile, at most [`MOST_ROWS`] if they are no bytes: rows of the left operand lie evenly, their
@@ -377,7 +378,7 @@ mod tests {
             let mut bytes = RowBytes::default();
             let ways = Isa::ALL.into_iter().flat_map(|i| [false, true].map(|bytes| (i, bytes)));
             let can = |isa: Isa, of_bytes: bool| match of_bytes {
-                true => packed.multiplies_bytes(isa),
+                true => multiplies_bytes(isa, packed.bits, packed.mask, packed.rows),
                 false => rows <= MOST_ROWS,
             };
             for (isa, of_bytes) in ways.filter(|(isa, bytes)| isa.is_available() && can(*isa, *bytes)) {

@@ -6,7 +6,7 @@ use crate::form::Form;
 use crate::index::Slot;
 use crate::isa::versions;
 use crate::memory::{Element, Span, View};
-use crate::packed_tile::{self, Packed as PackedRight};
+use crate::packed_tile::{self, Packed as PackedRight, multiplies_bytes};
 use crate::program::RegisterTile;
 use crate::run_tiles::Target;
 use crate::tile_operands::{Operands, Step};
@@ -70,16 +70,21 @@ impl Task<'_> {
         if !self.lies_evenly(t, to.rows) {
             return false;
         }
+        let of = [std::ptr::from_ref(t).addr() as i64, t.left.index.eval(self.scene())];
+        let bits = d.shared().unwrap_or(0);
+        let bytes = d.steady_left && multiplies_bytes(self.isa, bits, d.mask, d.inside[2].count as usize);
+        let known = self.own.rows.known(of).filter(|_| bytes);
+        // Tiles that share a panel read words only where their rows are bytes.
+        if d.shared_panel && (!bytes || matches!(known, Some(None))) {
+            return false;
+        }
         let initial = self.initial(t);
         d.inside.iter().map(|e| e.slot).chain(d.parts.iter().copied()).for_each(|s| self.begin_at([s; 2], [0, 0]));
         let Factors([mut zeros, mut scales, mut rows]) = std::mem::take(&mut self.own.factors);
         let mut packed = self.packed(d, [&mut zeros, &mut scales]);
-        let of = [std::ptr::from_ref(t).addr() as i64, t.left.index.eval(self.scene())];
-        let bytes = d.steady_left && packed.multiplies_bytes(self.isa);
-        let known = self.own.rows.known(of).filter(|_| bytes);
         packed.bytes = known.flatten();
         let mut left = (std::ptr::null(), 0);
-        if packed.bytes.is_none() && !(d.shared_panel && (known.is_some() || !bytes)) {
+        if packed.bytes.is_none() {
             left = self.rows_as_f32(t, to.rows, &mut rows);
         }
         if bytes && known.is_none() {

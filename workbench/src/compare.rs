@@ -120,8 +120,9 @@ pub fn compare(a: &Request) -> Result<Comparison> {
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(settings, &module, &device, &inputs, &result)?;
     out.times_ms = own_ms.zip(reference.ms()).map(|(own, peer)| [own, peer]);
-    let parts = Parts { a, module: &module, inputs: &inputs, device: &device, pipeline: &pipeline };
-    (out.outputs, out.rounded) = parts.judge(&reference, &names, &got, &want, [mixed, rounded])?;
+    let mut parts = Parts { a, module: &module, device: &device, pipeline: &pipeline, compiled: None };
+    (out.outputs, out.rounded) = parts.judge(&reference, &inputs, (&names, &got), &want, [mixed, rounded])?;
+    drop(parts);
     out.pass = out.lost.is_empty() && out.outputs.iter().all(|r| r.1.pass);
     let other = reference.model().filter(|_| !out.pass || a.nodes);
     let matched =

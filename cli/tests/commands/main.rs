@@ -6,6 +6,7 @@ mod benchmarks;
 mod bundles;
 mod command;
 mod comparisons;
+mod decoder_loads;
 mod decoder_products;
 mod defaults;
 mod driver_stats;

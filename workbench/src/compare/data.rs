@@ -154,6 +154,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         return Ok(cases);
     }
     let reference = Reference::open(a, &module, &device, &inputs)?;
+    let mut parts = Parts { a, module: &module, device: &device, pipeline: &pipeline, compiled: None };
     let mut progress = Progress::new(&a.settings, &[]);
     for (i, file) in files.iter().enumerate() {
         progress.report("inputs", i, files.len());
@@ -162,15 +163,14 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
         cases.sides = [result, against];
-        let parts = Parts { a, module: &module, inputs: &inputs, device: &device, pipeline: &pipeline };
-        let (rows, _) = parts.judge(&reference, &cases.names, &got, &want, [mixed, rounded])?;
+        let (rows, _) = parts.judge(&reference, &inputs, (&cases.names, &got), &want, [mixed, rounded])?;
         let mut outputs = Vec::with_capacity(rows.len());
         for ((name, difference), t) in rows.into_iter().zip(&got) {
             outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });
         }
         cases.list.push(Case { file: file.clone(), outputs });
     }
-    drop((progress, executor, reference));
+    drop((progress, executor, reference, parts));
     cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
     if mixed {
         cases.ranges = ranges_of(&a.settings, &module, (&pipeline, &profile), &files, &read)?;

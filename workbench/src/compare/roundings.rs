@@ -34,6 +34,7 @@ use compiler::tensor::Tensor;
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
+use weft::Session;
 
 /// The distance from 1 to the next number of f16.
 const F16_EPSILON: f64 = 1.0 / 1024.0;
@@ -123,9 +124,17 @@ fn rounded_by(f: &Function, mut v: ValueId, uses: &[Vec<(NodeId, usize)>]) -> Op
 pub struct Parts<'r> {
     pub a: &'r Request,
     pub module: &'r Module,
-    pub inputs: &'r [Tensor],
     pub device: &'r Device,
     pub pipeline: &'r PipelineOptions,
+    /// The parts, compiled when an input first needs them.
+    pub compiled: Option<Compiled>,
+}
+
+/// The parts of a network, compiled.
+pub struct Compiled {
+    session: Session,
+    /// The integers that they are fed with, of all roundings: none, numbers for all elements, or one for each.
+    fed: Vec<Option<bool>>,
 }
 
 impl Parts<'_> {
@@ -136,10 +145,10 @@ impl Parts<'_> {
     /// # Errors
     /// A result that the reference lacks; an error of a run.
     pub fn judge(
-        &self,
+        &mut self,
         reference: &Reference,
-        names: &[String],
-        got: &[Tensor],
+        inputs: &[Tensor],
+        (names, got): (&[String], &[Tensor]),
         want: &Named,
         [mixed, rows]: [bool; 2],
     ) -> Result<(Vec<(String, Difference)>, Option<Rounded>)> {
@@ -151,7 +160,7 @@ impl Parts<'_> {
         if out.iter().all(|r| r.1.pass) || matches!(reference, Reference::Model(..)) {
             return Ok((out, None));
         }
-        let found = self.on_the_references_integers().unwrap_or_else(|e| {
+        let found = self.on_the_references_integers(inputs).unwrap_or_else(|e| {
             log(&self.a.settings, format!("note: the parts between roundings were not compared: {e}"));
             None
         });
@@ -163,8 +172,8 @@ impl Parts<'_> {
 
     /// Runs the parts between roundings, each on the interpreter's integers; `None` for a network that does not round,
     /// and where the interpreter is the device.
-    fn on_the_references_integers(&self) -> Result<Option<Rounded>> {
-        let Parts { a, module, inputs, device, pipeline } = *self;
+    fn on_the_references_integers(&mut self, inputs: &[Tensor]) -> Result<Option<Rounded>> {
+        let Parts { a, module, device, pipeline, .. } = *self;
         let f = module.main();
         let roundings = roundings_of(f);
         let wanted: FxHashSet<ValueId> = roundings.iter().flat_map(|r| [r.to, r.from]).collect();
@@ -174,10 +183,15 @@ impl Parts<'_> {
         let (exact, want) = exact_values(module, inputs, &a.settings, |v| wanted.contains(&v))?;
         let more: Vec<(Name, ValueId)> = roundings.iter().map(|r| (name_of(f, r.to), r.to)).collect();
         let (parts, inputs) = fed(with_results(module, &more), roundings.iter().map(|r| r.to), inputs, &exact);
-        let profile = profile_on(&a.settings, device)?;
-        let executor = execute_with(parts, pipeline.clone(), &a.settings, device, &profile, false)?;
-        let mixed = executor.is_mixed();
-        let (got, place) = executor.run_unchecked(&inputs)?;
+        let known: Vec<_> = roundings.iter().map(|r| exact.get(&r.to).map(|t| t.shape().is_empty())).collect();
+        if self.compiled.as_ref().is_none_or(|c| c.fed != known) {
+            let profile = profile_on(&a.settings, device)?;
+            let session = execute_with(parts, pipeline.clone(), &a.settings, device, &profile, false)?;
+            self.compiled = Some(Compiled { session, fed: known });
+        }
+        let Some(Compiled { session, .. }) = &self.compiled else { return Ok(None) };
+        let mixed = session.is_mixed();
+        let (got, place) = session.run_unchecked(&inputs)?;
         if place == INTERPRETER {
             return Ok(None);
         }

@@ -226,8 +226,16 @@ impl Instruction for FactorOut {
         let (conditions, guards): (Vec<Cond>, Vec<Cond>) =
             block.guards.iter().cloned().partition(|g| terms.sums_over(&g.lhs) || terms.sums_over(&g.rhs));
         terms.conditions.extend(conditions);
-        let (value, others) = (terms.term(&terms.moving), terms.term(&terms.moving[..terms.moving.len() - 1]));
-        let (fixed, guarded, summed) = (product(&terms.fixed), !terms.conditions.is_empty(), terms.summed);
+        let guarded = !terms.conditions.is_empty();
+        // What holds for all terms or for none is asked once. Until then elements of others are added up.
+        let all = std::mem::take(&mut terms.conditions).into_iter();
+        let (own, whole): (Vec<Cond>, Vec<Cond>) =
+            all.partition(|c| terms.sums_over(&c.lhs) || terms.sums_over(&c.rhs));
+        terms.conditions = own;
+        let inside_bounds = |e: Expr| if whole.is_empty() { e } else { clamp_loads(f, &e, &f.bounds()) };
+        let value = inside_bounds(terms.term(&terms.moving));
+        let others = inside_bounds(terms.term(&terms.moving[..terms.moving.len() - 1]));
+        let (fixed, summed) = (product(&terms.fixed), terms.summed);
         let spatial: Vec<LoopHead> = inside.iter().filter(|l| !summed.contains(&l.var)).cloned().collect();
         let sum = |f: &mut TensorFunction, name: Name, value: Expr| {
             let shape = spatial.iter().map(|l| l.extent.clone()).collect();
@@ -246,6 +254,7 @@ impl Instruction for FactorOut {
             total = total - FactorOut::add_offset(f, self.into, rest, [&inside, &spatial])? * subtracted;
         }
         let value = fixed.map_or(total.clone(), |fixed| fixed * total);
+        let value = Expr::guarded(whole, value, Expr::constant(0.0, f.buffers[block.buffer].dtype));
         let mut behind = Block { guards, value, ..block };
         let by = FactorOut::names(f, self.into, &spatial)?;
         behind.map_ints(&mut |i| substitute(i, &by));

@@ -276,13 +276,12 @@ fn accumulate(sketch: &mut Sketch<'_>, at: Name, found: &Found, runs: &Runs) -> 
     }
     let columns = spatial.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product::<i64>() / found.rows;
     let sums = scale_sums(sketch, found, runs, columns)?;
-    let mut blocks = vec![Name::new(&format!("{part}_init"))];
-    blocks.extend(sums.iter().flat_map(|s| [Name::new(&format!("{s}_init")), *s]));
-    blocks.extend([part, Name::new(&format!("{part}_out"))]);
-    for block in blocks {
-        unroll_inside(sketch, block, if block == part { runs.step } else { lane })?;
+    for sum in sums.into_iter().chain([part]) {
+        let init = Name::new(&format!("{sum}_init"));
+        unroll_inside(sketch, init, if sum == part { lane } else { runs.step })?;
+        unroll_inside(sketch, sum, runs.step)?;
     }
-    Ok(())
+    unroll_inside(sketch, Name::new(&format!("{part}_out")), lane)
 }
 
 /// Multiplies the sum of a run by what its elements share, a scale, instead of each element; subtracts what they share,
