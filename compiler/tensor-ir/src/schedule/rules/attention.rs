@@ -38,8 +38,9 @@ const DEPTH: i64 = 16;
 const MATRIX_DEPTH: i64 = 32;
 /// Threads along x on matrix units, which share a row.
 const ACROSS: i64 = 16;
-/// Subgroups along rows and columns, where the block of rows divides into them.
-const SUBGROUPS: [(i64, i64); 3] = [(2, 2), (1, 4), (1, 2)];
+/// Subgroups along rows and columns of a block that is several matrices high, and of one that is a single matrix.
+const OF_ROWS: &[(i64, i64)] = &[(2, 2)];
+const OF_ROW: &[(i64, i64)] = &[(1, 4), (1, 2)];
 /// Workgroup memory in bytes that every API has: DX12 and browsers refuse more.
 const PORTABLE: u64 = 32 << 10;
 /// How much more a kernel may cost that needs no more than that.
@@ -209,6 +210,8 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
+    /// Scores of a row.
+    keys: i64,
     /// Registers of a lane besides the sums of both products.
     holdings: [Holdings; 2],
 }
@@ -245,7 +248,8 @@ impl Plan {
         let view = sketch.view();
         let of = |blocks| holdings(view.stages(), blocks).unwrap_or(PLAIN);
         let holdings = [of([parts.scores, copy]), of([parts.mix, output])];
-        Ok(Plan { parts, copy, output, scores, mix, size, holdings })
+        let keys = view.product(&mix.k);
+        Ok(Plan { parts, copy, output, scores, mix, size, keys, holdings })
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with
     /// vectors.
@@ -261,21 +265,28 @@ impl Plan {
             let tile = matrix_tile::FragmentTile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
             // Spills cost time, which who asks for the rule by name puts up with.
             let held = options.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
-            (held && pieces.0 > 0).then_some(Way::Matrix(matrix, tile))
+            held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
         let whole = |m: Matrix| rows().filter(move |r| r % m.m == 0);
-        let on_matrices =
-            matrix.into_iter().flat_map(|m| whole(m).flat_map(move |r| SUBGROUPS.map(|s| of(r, m, s))).flatten());
+        let subgroups = |r: i64, m: Matrix| if r == m.m { OF_ROW } else { OF_ROWS }.iter();
+        let on_matrices = matrix
+            .into_iter()
+            .flat_map(|m| whole(m).flat_map(move |r| subgroups(r, m).filter_map(move |s| of(r, m, *s))));
         on_matrices.chain(rows().map(|rows| Way::Vector(self.tile(rows)))).collect()
     }
-    /// The ways in which the products can be computed, each with its kernels: for units and a number of rows the cheapest
-    /// one. What needs much workgroup memory is left out where something else costs little more.
+    /// The ways in which the products can be computed, each with its kernels: the cheapest one for units and a number
+    /// of rows. What needs much workgroup memory is left out where something else costs little more.
     fn candidates(&self, sketch: &Sketch<'_>) -> Result<Vec<Candidate>, Decline> {
         let mut tried: Vec<(Way, Vec<KernelEstimate>)> = Vec::new();
         let mut refused = None;
         for way in self.ways(sketch.target) {
+            let bytes = way.rows() * self.keys * 4;
+            if bytes > i64::from(sketch.profile.shared_memory) {
+                refused = Some(format!("with {} rows scores take {bytes} bytes of workgroup memory", way.rows()));
+                continue;
+            }
             let mut one = sketch.clone();
             let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
             let made = made.and_then(|()| Ok(one.finish()?));
