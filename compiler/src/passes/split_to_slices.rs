@@ -1,4 +1,4 @@
-//! split-to-slices: the users of a split read their part of its operand directly.
+//! split-to-slices: the users of a split, or of a slice, read their part of its operand directly.
 //!
 //! ```text
 //! %0, %1 = split %x {axis=2, sizes=[8, 8]}             %2 = slice %x {starts=[0], ends=[8], axes=[2]}
@@ -11,7 +11,8 @@
 //! result gets its own slice.
 //!
 //! An anchor or a reduction reads the elements of its slice directly (the fusion rule `prologue`), if vectors stay
-//! aligned.
+//! aligned. A slice that several nodes use is copied for each of them where one is an anchor or a reduction: kernels of
+//! others join each other.
 //!
 //! A split is not changed if a result leaves the function, is used inside a region, or has a user that cannot take a
 //! slice into its kernel: the slice would become a kernel of its own. Sizes must be constants.
@@ -42,20 +43,70 @@ impl FunctionPass for SplitToSlices {
         let uses = r.f.uses();
         for n in r.f.walk() {
             r.normalize(n);
-            let Some(split) = r.f.nodes[n].op.downcast::<Split>().cloned() else { continue };
+            let Some(parts) = Parts::of(r, n) else { continue };
             let name = r.f.nodes[n].name;
-            match users_that_take(r, n, &uses) {
+            match users_that_take(r, n, parts.aligned, &uses) {
+                Ok(users) if parts.shared && !worth_copies(r, &users) => {}
                 Ok(users) => {
                     let count = users.len();
-                    if self.replace(r, n, &split, users).is_some() {
+                    if self.replace(r, n, &parts.slices, users).is_some() {
                         cx.applied(self, &[name], format!("{name} became {count} slices that their users read"));
                     }
                 }
+                Err(_) if parts.shared => {}
                 Err(why) => cx.missed(self, &[name], format!("{name} stays a split: {why}")),
             }
         }
         Ok(())
     }
+}
+
+/// What a split or a slice takes out of its operand.
+struct Parts {
+    /// A slice for each result; none where sizes are not constant.
+    slices: Vec<Slice>,
+    /// Every part begins at a whole vector of the operand's memory.
+    aligned: bool,
+    /// It is one slice.
+    shared: bool,
+}
+
+impl Parts {
+    fn of(r: &Rewriter<'_>, n: NodeId) -> Option<Parts> {
+        let node = &r.f.nodes[n];
+        let x = r.f.ty(node.inputs.first().copied().flatten()?);
+        if let Some(slice) = node.op.downcast::<Slice>().filter(|_| node.inputs.len() == 1) {
+            let starts = const_dims(&slice.starts)?;
+            let begins = |(axis, start): (&i64, usize)| {
+                normalize_axis(*axis, x.rank()).is_ok_and(|axis| parts_are_aligned(x, axis, &[start]))
+            };
+            let own = slice.axes.len() == starts.len() && slice.steps.iter().all(|s| *s == 1);
+            let aligned = own && slice.axes.iter().zip(starts).all(begins);
+            return Some(Parts { slices: vec![slice.clone()], aligned, shared: true });
+        }
+        let split = node.op.downcast::<Split>()?;
+        let axis = normalize_axis(split.axis, x.rank()).ok();
+        let (mut slices, mut aligned, mut start) = (Vec::new(), false, 0);
+        if let Some((axis, sizes)) = axis.zip(const_dims(&split.sizes)) {
+            aligned = parts_are_aligned(x, axis, &sizes);
+            for size in sizes {
+                let bound = |at: usize| vec![Int::from(at)];
+                let (starts, ends) = (bound(start), bound(start + size));
+                slices.push(Slice { starts, ends, axes: vec![axis as i64], ..Slice::default() });
+                start += size;
+            }
+        }
+        Some(Parts { slices, aligned, shared: false })
+    }
+}
+
+/// Several nodes use a slice, and one of them has a kernel that others do not join.
+fn worth_copies(r: &Rewriter<'_>, users: &[Use]) -> bool {
+    let heavy = |user: NodeId| {
+        let kind = describe_node(r.module, &r.f, user).map(|i| i.kind);
+        matches!(kind, Some(FusionKind::Reduction | FusionKind::OutElementwiseFusable))
+    };
+    users.len() > 1 && users.iter().any(|u| heavy(u.1))
 }
 
 /// Elements of a vector.
@@ -71,14 +122,14 @@ pub(super) fn parts_are_aligned(x: &TensorType, axis: usize, sizes: &[usize]) ->
 type Use = (usize, NodeId, usize);
 
 /// Every use of every result, when all of them take a slice.
-fn users_that_take(r: &Rewriter<'_>, n: NodeId, all: &[Vec<(NodeId, usize)>]) -> Result<Vec<Use>, String> {
+fn users_that_take(
+    r: &Rewriter<'_>,
+    n: NodeId,
+    aligned: bool,
+    all: &[Vec<(NodeId, usize)>],
+) -> Result<Vec<Use>, String> {
     let f = &r.f;
     let node = &f.nodes[n];
-    let split = node.op.downcast::<Split>().zip(node.inputs.first().copied().flatten());
-    let aligned = split.is_some_and(|(split, x)| {
-        let axis = normalize_axis(split.axis, f.ty(x).rank());
-        axis.ok().zip(const_dims(&split.sizes)).is_some_and(|(axis, sizes)| parts_are_aligned(f.ty(x), axis, &sizes))
-    });
     let mut out = Vec::new();
     for (i, &v) in node.outputs.iter().enumerate() {
         let uses: Vec<Use> = all[v.index()].iter().map(|&(user, at)| (i, user, at)).collect();
@@ -107,16 +158,11 @@ fn users_that_take(r: &Rewriter<'_>, n: NodeId, all: &[Vec<(NodeId, usize)>]) ->
 }
 
 impl SplitToSlices {
-    fn replace(&self, r: &mut Rewriter<'_>, n: NodeId, split: &Split, users: Vec<Use>) -> Option<()> {
+    fn replace(&self, r: &mut Rewriter<'_>, n: NodeId, slices: &[Slice], users: Vec<Use>) -> Option<()> {
         let node = r.f.nodes[n].clone();
         let x = node.inputs.first().copied().flatten()?;
-        let axis = normalize_axis(split.axis, r.f.ty(x).rank()).ok()? as i64;
-        let sizes = const_dims(&split.sizes)?;
         for (i, user, operand) in users {
-            let start: usize = sizes[..i].iter().sum();
-            let bound = |at: usize| vec![Int::from(at)];
-            let op =
-                Slice { starts: bound(start), ends: bound(start + sizes[i]), axes: vec![axis], ..Slice::default() };
+            let op = slices.get(i)?.clone();
             let made = r.add_before(user, op, vec![Some(x)], node.name, node.origins.clone()).ok()?;
             r.normalize(user);
             let mut inputs = r.f.nodes[user].inputs.clone();
