@@ -61,7 +61,7 @@ impl FunctionPass for SplitToSlices {
     }
 }
 
-/// What a split or a slice takes out of its operand.
+/// The parts of its operand that a split or a slice takes.
 struct Parts {
     /// A slice for each result; none where sizes are not constant.
     slices: Vec<Slice>,

@@ -176,7 +176,7 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
         &["DequantizeBlocks", "MatMul", "Transpose"],
         "products of decoded weights, as their importer writes them",
     ),
-    ("passes/split_to_slices.rs", &["Split"], "the pass's op"),
+    ("passes/split_to_slices.rs", &["Slice", "Split"], "the pass's ops"),
     ("passes/transposed_phases.rs", &["ConvTranspose"], "the pass's op"),
     ("passes/winograd.rs", &["Conv"], "the pass's op"),
 ];

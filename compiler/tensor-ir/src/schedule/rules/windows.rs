@@ -228,7 +228,7 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
     r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
 }
 
-/// What a thread holds beside the elements that it reads.
+/// Registers of a thread beside the elements that it reads.
 struct Held<'a> {
     /// Parameters that are packed: neighbours lie side by side.
     constants: &'a [BufferId],
