@@ -241,7 +241,7 @@ impl Decider<'_> {
     }
 
     /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices, if as
-    /// many results are sums of the same elements: those of a depthwise convolution are not.
+    /// many results are sums of the same elements. In a depthwise convolution each result has its own.
     fn is_deep(&self, n: NodeId, i: usize) -> bool {
         let channels = self.f.nodes[n].op.channels_of_group(&self.f.node_types(n).0);
         if channels.is_some_and(|c| c < LEAST as i64) {

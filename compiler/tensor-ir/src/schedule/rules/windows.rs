@@ -36,8 +36,8 @@ const FEWEST: i64 = 4;
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
 const OTHERS: i64 = 8;
-/// Vectors that live at once while a result becomes what is stored, at most: one for each operation, as compilers run
-/// those of several results side by side.
+/// Vectors that live at once while a result becomes what is stored, at most: one for each operation, as compilers
+/// compute several results side by side.
 const EPILOGUE_VECTORS: i64 = 7;
 
 /// A tile along one loop of the output.
