@@ -3,7 +3,7 @@
 //!
 //! `WEFT_DECODER=FILE` with `--nocapture` prints the figures of a decoder, behind a cache of 127.
 
-use compiler::compile::{Compiled, CompileOptions, compile};
+use compiler::compile::{CompileOptions, Compiled, compile};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::ops::control::{CallTensor, Const};
@@ -16,7 +16,7 @@ use weft::{Model, Sizes};
 const SIZES: [(&str, usize); 4] =
     [("batch_size", 1), ("sequence_length", 1), ("past_sequence_length", 127), ("total_sequence_length", 128)];
 
-/// What is behind the attention of a layer, and logits: weights of 4 bits with a scale for each 32, some with zero
+/// Products behind the attention of a layer, and logits: weights of 4 bits with a scale for each 32, some with zero
 /// points.
 const LAYER: &str = "
 const @up : u32[2048,128] = random(1)

@@ -46,7 +46,7 @@ attr_struct! {
     }
 }
 
-/// What a block adds up inside a loop.
+/// The terms that a block adds up inside a loop.
 struct Terms<'f> {
     f: &'f TensorFunction,
     dtype: DType,
@@ -139,11 +139,44 @@ impl Terms<'_> {
         Some(subtracted)
     }
 
+    /// Whether a condition holds for some terms alone.
+    fn decide(&self, c: &Cond) -> bool {
+        self.sums_over(&c.lhs) || self.sums_over(&c.rhs)
+    }
+
+    /// Takes the terms apart.
+    fn sums(mut self) -> Sums {
+        let guarded = !self.conditions.is_empty();
+        let (own, whole): (Vec<Cond>, Vec<Cond>) =
+            std::mem::take(&mut self.conditions).into_iter().partition(|c| self.decide(c));
+        self.conditions = own;
+        // Where the others do not hold, elements that they would hide are added up.
+        let readable = |e: Expr| if whole.is_empty() { e } else { clamp_loads(self.f, &e, &self.f.bounds()) };
+        let value = readable(self.term(&self.moving));
+        let others = readable(self.term(&self.moving[..self.moving.len() - 1]));
+        Sums { value, others, fixed: product(&self.fixed), whole, guarded, summed: self.summed }
+    }
+
     /// The term with these factors.
     fn term(&self, factors: &[Expr]) -> Expr {
         let value = product(factors).unwrap_or_else(|| Expr::constant(1.0, self.dtype));
         Expr::guarded(self.conditions.clone(), value, Expr::constant(0.0, self.dtype))
     }
+}
+
+/// Sums of terms, and how the result is made of them.
+struct Sums {
+    /// A term without what all share.
+    value: Expr,
+    /// The same without its last factor.
+    others: Expr,
+    fixed: Option<Expr>,
+    /// Where one of these does not hold, the result is 0.
+    whole: Vec<Cond>,
+    /// There are conditions at all.
+    guarded: bool,
+    /// Loops that the sums run over.
+    summed: Vec<Name>,
 }
 
 fn product(factors: &[Expr]) -> Option<Expr> {
@@ -165,6 +198,19 @@ fn renamed(loops: &[LoopHead], by: &Substitution) -> Vec<LoopHead> {
     loops.iter().map(|l| LoopHead { var: of(l), ..l.clone() }).collect()
 }
 
+/// Puts a statement into the body of loop `at`, behind the last one there that holds one of the blocks.
+fn insert_behind(f: &mut TensorFunction, at: Name, blocks: [Option<Name>; 2], new: Stmt) -> Result<(), Refusal> {
+    let l = find_loop_mut(f, at)?;
+    let mut list = match std::mem::replace(&mut l.body, Stmt::Barrier) {
+        Stmt::Seq(list) => list,
+        one => vec![one],
+    };
+    let last = list.iter().rposition(|s| any_block(s, |b| blocks.contains(&Some(b.name))));
+    list.insert(last.map_or(list.len(), |n| n + 1), new);
+    l.body = Stmt::seq(list);
+    Ok(())
+}
+
 impl FactorOut {
     /// New names for loops, those of `prefix`.
     fn names(f: &TensorFunction, prefix: Name, loops: &[LoopHead]) -> Result<Substitution, Refusal> {
@@ -178,7 +224,12 @@ impl FactorOut {
 
     /// Adds the terms' other factors up behind the innermost loops around the sum, without those that they do not use.
     /// `rest` has the guards of the sum. Returns the element.
-    fn add_offset(f: &mut TensorFunction, into: Name, mut rest: Block, terms: [&[LoopHead]; 2]) -> Result<Expr, Refusal> {
+    fn add_offset(
+        f: &mut TensorFunction,
+        into: Name,
+        mut rest: Block,
+        terms: [&[LoopHead]; 2],
+    ) -> Result<Expr, Refusal> {
         let [inside, spatial] = terms;
         let used = |l: &LoopHead| moves_with(&rest.value, l.var);
         let (own, others): (Vec<LoopHead>, Vec<LoopHead>) = spatial.iter().cloned().partition(used);
@@ -223,19 +274,9 @@ impl Instruction for FactorOut {
         if terms.moving.is_empty() || (terms.fixed.is_empty() && subtracted.is_none()) {
             return Err(Refusal::at(self.block, format!("has no factor that stays the same inside `{}`", self.at)));
         }
-        let (conditions, guards): (Vec<Cond>, Vec<Cond>) =
-            block.guards.iter().cloned().partition(|g| terms.sums_over(&g.lhs) || terms.sums_over(&g.rhs));
+        let (conditions, guards): (Vec<Cond>, Vec<Cond>) = block.guards.iter().cloned().partition(|c| terms.decide(c));
         terms.conditions.extend(conditions);
-        let guarded = !terms.conditions.is_empty();
-        // What holds for all terms or for none is asked once. Until then elements of others are added up.
-        let all = std::mem::take(&mut terms.conditions).into_iter();
-        let (own, whole): (Vec<Cond>, Vec<Cond>) =
-            all.partition(|c| terms.sums_over(&c.lhs) || terms.sums_over(&c.rhs));
-        terms.conditions = own;
-        let inside_bounds = |e: Expr| if whole.is_empty() { e } else { clamp_loads(f, &e, &f.bounds()) };
-        let value = inside_bounds(terms.term(&terms.moving));
-        let others = inside_bounds(terms.term(&terms.moving[..terms.moving.len() - 1]));
-        let (fixed, summed) = (product(&terms.fixed), terms.summed);
+        let Sums { value, others, fixed, whole, guarded, summed } = terms.sums();
         let spatial: Vec<LoopHead> = inside.iter().filter(|l| !summed.contains(&l.var)).cloned().collect();
         let sum = |f: &mut TensorFunction, name: Name, value: Expr| {
             let shape = spatial.iter().map(|l| l.extent.clone()).collect();
@@ -262,16 +303,7 @@ impl Instruction for FactorOut {
         if guarded {
             behind.value = clamp_loads(f, &behind.value, &bounds_with(f, &heads));
         }
-        let l = find_loop_mut(f, self.at)?;
-        let mut list = match std::mem::replace(&mut l.body, Stmt::Barrier) {
-            Stmt::Seq(list) => list,
-            one => vec![one],
-        };
-        let new = [Some(self.into), self.offset];
-        let last = list.iter().rposition(|s| any_block(s, |b| new.contains(&Some(b.name)))).unwrap_or(list.len());
-        list.insert(last + 1, nest(&heads, Stmt::Block(Box::new(behind))));
-        l.body = Stmt::seq(list);
-        Ok(())
+        insert_behind(f, self.at, [Some(self.into), self.offset], nest(&heads, Stmt::Block(Box::new(behind))))
     }
 }
 
@@ -341,7 +373,10 @@ mod tests {
     #[test]
     fn terms_without_a_common_factor_are_refused() {
         let refused = |scaled: &str, more: &str| {
-            let g = scheduled(&product(2, scaled), &["split {loop=k, factors=[0, 8], into=[kb, ki]}", "reorder {loops=[kb, i, j, ki]}"]);
+            let g = scheduled(
+                &product(2, scaled),
+                &["split {loop=k, factors=[0, 8], into=[kb, ki]}", "reorder {loops=[kb, i, j, ki]}"],
+            );
             refusal(&g, &format!("factor-out {{block=mv, at=kb, into=s{more}}}"))
         };
         assert!(refused("%w[j, k]", "").contains("no factor that stays the same"));
