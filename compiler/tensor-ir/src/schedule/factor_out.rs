@@ -13,7 +13,7 @@
 //!
 //! With `offset=t`, what is subtracted from a factor of the terms is taken out, too: `a[k, i]*(w[j, k, i] - z[j, k])`
 //! becomes the sums `s[j] += a[k, i]*w[j, k, i]` and `t += a[k, i]`, of which `s[s_j] - t*z[s_j, k]` is made. Results
-//! differ by rounding, as those of sums in another order do.
+//! differ by rounding, like sums in another order.
 
 use super::accesses::{buffers_read, clamp_loads};
 use super::loops::{
@@ -212,7 +212,7 @@ fn insert_behind(f: &mut TensorFunction, at: Name, blocks: [Option<Name>; 2], ne
 }
 
 impl FactorOut {
-    /// New names for loops, those of `prefix`.
+    /// New names for loops, which begin with `prefix`.
     fn names(f: &TensorFunction, prefix: Name, loops: &[LoopHead]) -> Result<Substitution, Refusal> {
         let of = |l: &LoopHead| {
             let var = derived_name(prefix, l.var);
