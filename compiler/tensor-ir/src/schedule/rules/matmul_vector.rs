@@ -2,9 +2,9 @@
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
 //! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word are
-//! decoded from registers; a scale that the run shares multiplies the run's sum. The rows use the same weights. Then the
-//! threads combine their sums. Bytes stay four to a word in registers, and four products are one operation, on devices
-//! that have it.
+//! decoded from registers; a scale that the run shares multiplies the run's sum. The rows use the same weights. Then
+//! the threads combine their sums. Bytes stay four to a word in registers, and four products are one operation, on
+//! devices that have it.
 //!
 //! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
