@@ -22,7 +22,8 @@ pub fn is_slower(ratio: f64) -> bool {
 }
 
 /// How many times as long as in f32 a network takes with these options on this machine's processor, which computes in
-/// f32: it converts what is stored in f16, and reads fewer bytes. `None` where the options are for another machine, or put nothing in f16.
+/// f32: it converts what is stored in f16, and reads fewer bytes. `None` where the options are for another machine, or
+/// put nothing in f16.
 ///
 /// # Errors
 /// An error of the compilation or of a run.

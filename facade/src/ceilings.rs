@@ -7,14 +7,11 @@
 //! larger of its fractions of both peaks.
 
 use crate::races::{Failure, Place};
+use crate::speed::product_in_tiles;
 use compiler::compile::{CompileOptions, compile};
-use compiler::cost::{CostModel, EstimatedCost, NodeForm};
-use compiler::profile::{CostFactors, DeviceProfile};
+use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::trace::Ceilings;
-use runtime_cpu::Processor;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
@@ -65,28 +62,6 @@ pub fn measure(machine: &Place, progress: &mut dyn FnMut(&str, usize, usize)) ->
     Ok(found)
 }
 
-/// The profile of this machine's processor, whose estimate of arithmetic has the factor by which a product takes longer
-/// here than estimated: the table's prices are of another processor. External targets are timed here, and what they take
-/// is compared with the estimate. It is measured once in a process, in steps of a quarter of an octave, so that plans in
-/// a cache are found again. Other profiles, and those with factors, stay as they are.
-pub fn with_arithmetic(profile: DeviceProfile) -> DeviceProfile {
-    static MEASURED: Mutex<BTreeMap<(&'static str, u32), f64>> = Mutex::new(BTreeMap::new());
-    let Some(isa) = Processor::isa_of(&profile).filter(|_| profile.factors.are_one()) else { return profile };
-    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-    let ratio = || {
-        let place = Place::Cpu(Arc::new(Processor::open(profile.cores as usize, Some(isa)).ok()?));
-        let kernel = tiles(&profile);
-        let module = compiler::text::parse_module(&kernel.text).ok()?;
-        let f = module.functions.values().next()?;
-        let product = f.blocks[f.body].nodes.first()?;
-        let estimated = EstimatedCost::new(&profile).node(&NodeForm::of(f, *product)) as f64;
-        let ratio = fastest(&place, &kernel).ok()? / estimated.max(1.0);
-        Some((4.0 * ratio.log2()).round() / 4.0).filter(|r| r.is_finite()).map(f64::exp2)
-    };
-    let arithmetic = *measured.entry((isa.name(), profile.cores)).or_insert_with(|| ratio().unwrap_or(1.0));
-    DeviceProfile { factors: CostFactors { arithmetic, ..profile.factors }, ..profile }
-}
-
 /// Nanoseconds of the kernels of a module, the fastest of several rounds of a race.
 fn fastest(machine: &Place, kernel: &Kernel) -> Result<f64, Failure> {
     let module = compiler::text::parse_module(&kernel.text).map_err(|e| e.to_string())?;
@@ -98,20 +73,10 @@ fn fastest(machine: &Place, kernel: &Kernel) -> Result<f64, Failure> {
     Ok(times.into_iter().fold(f64::INFINITY, f64::min))
 }
 
-/// A product whose tiles find their operands in the first cache. An odd number of tiles of columns: rows a power of two
-/// apart would share a set of it.
+/// A product in register tiles.
 fn tiles(p: &DeviceProfile) -> Kernel {
-    let [rows, columns] = p.machine.register_tile().unwrap_or([1; 2]).map(|n| n as usize);
-    // Long enough that the start of the threads does not count.
-    let (m, n, k) = (64 * rows, columns * (32 * p.cores as usize + 1), 128);
-    let text = format!(
-        "graph @main(%a: f32[{m},{k}], %b: f32[{k},{n}]) -> (y: f32[{m},{n}]) {{
-  %y = matmul %a, %b : f32[{m},{n}]
-  return %y
-}}
-"
-    );
-    Kernel { text, work: 2.0 * (m * n * k) as f64 }
+    let (text, work) = product_in_tiles(p);
+    Kernel { text, work }
 }
 
 /// A copy of more than any cache holds.
@@ -398,18 +363,6 @@ mod tests {
                 assert!(k.emitted.bounds_proved, "{}", p.name);
                 assert_eq!(k.emitted.wgsl.contains("vec4"), vectors, "{}", k.emitted.wgsl);
             }
-        }
-    }
-
-    #[test]
-    fn a_processor_has_a_factor_that_stays() {
-        let own = Processor::open(1, None).expect("the processor").profile();
-        let measured = with_arithmetic(own.clone());
-        assert!((1e-3..1e3).contains(&measured.factors.arithmetic) && measured == with_arithmetic(own.clone()));
-        // Those of tuning are kept, and other machines are not measured.
-        let tuned = DeviceProfile { factors: CostFactors { launch: 2.0, ..own.factors }, ..own };
-        for p in DeviceProfile::all().into_iter().chain([tuned]) {
-            assert_eq!(with_arithmetic(p.clone()), p);
         }
     }
 

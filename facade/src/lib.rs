@@ -178,6 +178,7 @@ pub mod plain_files;
 mod program;
 pub mod races;
 mod session;
+pub mod speed;
 mod staged;
 pub mod statistics;
 mod trace;

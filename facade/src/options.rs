@@ -131,9 +131,9 @@ impl Options {
     }
     /// With external targets, each `NAME[:OPTION=VALUE]...`, which take what they support in this order of preference.
     /// They are registered with [`Extensions`](crate::Extensions). Beside the processor one product is measured, see
-    /// [`with_arithmetic`](crate::ceilings::with_arithmetic).
+    /// [`with_arithmetic`](crate::speed::with_arithmetic).
     pub fn external(mut self, targets: &[&str]) -> Options {
-        self.profile = self.profile.map(crate::ceilings::with_arithmetic);
+        self.profile = self.profile.map(crate::speed::with_arithmetic);
         let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
         self.pipeline.config.extend(compiler::passes::external_passes(&targets));
         self

@@ -203,11 +203,10 @@ macro_rules! body {
                             }
                             // Rows are whole vectors: `super::run` makes numbers of others.
                             Lane::Rows(numbers, columns) => {
-                                let (vectors, first) = ((columns / LANES) as u32, (before / LANES) as u32);
-                                for (i, v) in (0u32..).zip(v.iter_mut()) {
+                                let vectors = (columns / LANES) as u32;
+                                for (i, v) in ((before / LANES) as u32..).zip(v.iter_mut()) {
                                     // SAFETY: as said.
-                                    let $b = splat(unsafe { *numbers.add(((first + i) / vectors) as usize) });
-                                    let $a = *v;
+                                    let ($a, $b) = (*v, splat(unsafe { *numbers.add((i / vectors) as usize) }));
                                     *v = $e;
                                 }
                             }
@@ -330,7 +329,7 @@ body!(portable 4);
 ///
 /// # Safety
 /// So many lanes are readable, in operands too, and writable; they are the same ones or lie apart. Numbers of rows are
-/// in a register, which has room for those of a block behind the last. The machine has `isa`.
+/// in a register, which has room for a block more. The machine has `isa`.
 pub(crate) unsafe fn run(
     isa: Isa,
     (links, uniforms): Links<'_>,

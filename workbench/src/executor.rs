@@ -1,8 +1,8 @@
 //! A compiled model on a device, or in the interpreter.
 
 use crate::error::{Error, Result, panic_text};
-use crate::precision::{calibrated, keep_list};
-use crate::progress::{Progress, log, log_once};
+use crate::precision::{calibrated, faster_of_both, keep_list};
+use crate::progress::{Progress, log_once};
 use crate::settings::Settings;
 use compiler::attr::Attrs;
 use compiler::calibrate::Limits;
@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use weft::Extensions;
 pub use weft::INTERPRETER;
-use weft::calibrated::{is_slower, mixed_over_f32};
 use weft::{Cache, Model, Options, Session, Watch};
 
 /// Where models run.
@@ -188,7 +187,7 @@ pub fn profile_on(settings: &Settings, device: &Device) -> Result<DeviceProfile>
     settings.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(Error::usage)?;
     let profile = crate::tuning::calibrated(settings, DeviceProfile { nan, quirks, ..profile })?;
     crate::tuning::check_required(settings, &profile)?;
-    Ok(if settings.external.is_empty() { profile } else { weft::ceilings::with_arithmetic(profile) })
+    Ok(if settings.external.is_empty() { profile } else { weft::speed::with_arithmetic(profile) })
 }
 
 /// How to compile with these passes and modes for a device.
@@ -224,8 +223,7 @@ pub fn pipeline_for(
     Ok(calibrated_pipeline(module, settings, profile, inputs)?.0)
 }
 
-/// As [`pipeline_for`], with the names of the model that mean the nodes which calibration keeps in f32. A processor runs
-/// the network in both precisions, and `auto` is f32 where f16 takes longer.
+/// As [`pipeline_for`], with names of the nodes that calibration keeps in f32; where f16 takes longer here, it is off.
 pub fn calibrated_pipeline(
     module: &Module,
     settings: &Settings,
@@ -233,25 +231,17 @@ pub fn calibrated_pipeline(
     inputs: &[Tensor],
 ) -> Result<(PipelineOptions, Vec<Name>)> {
     if settings.amp != "off" && !profile.model().shaders {
-        let text = "the processor computes in f32 and stores f16: errors are those of f16, times are those of f32 and \
-                    of conversions, which say nothing about a GPU (--device)";
+        let text = "the processor computes in f32: errors are as with f16, times say nothing about a GPU (--device)";
         log_once(settings, format!("note: --amp {}: {text}", settings.amp));
     }
     let (pipeline, kept) = chosen_pipeline(module, settings, profile, inputs)?;
     if settings.amp != "auto" {
         return Ok((pipeline, kept));
     }
-    let (here, functions) = (Some(profile.clone()), settings.functions.clone());
+    let (here, host_functions) = (Some(profile.clone()), settings.functions.clone());
     let compile = compile_options(pipeline.clone(), settings, profile)?;
-    let options = Options { profile: here, pipeline, compile, host_functions: functions, ..Options::default() };
-    let race = || mixed_over_f32(&Model::from_module(module.clone()), &options, inputs);
-    let ratio = settings.state.time("calibration", race)?;
-    let pipeline = options.pipeline;
-    let Some(ratio) = ratio else { return Ok((pipeline, kept)) };
-    let slower = is_slower(ratio);
-    let verdict = if slower { "all nodes stay in f32, unless --amp fp16 asks for f16" } else { "f16 stays" };
-    log(settings, format!("calibration: the network takes {ratio:.2} times as long here as in f32: {verdict}"));
-    Ok(if slower { (PipelineOptions { amp: AmpMode::Off, ..pipeline }, vec![]) } else { (pipeline, kept) })
+    let options = Options { profile: here, pipeline, compile, host_functions, ..Options::default() };
+    faster_of_both(module, settings, options, kept, inputs)
 }
 
 /// As [`calibrated_pipeline`], where nothing runs here: nothing is said about times.
@@ -267,13 +257,12 @@ pub fn chosen_pipeline(
     let settings = &crate::node_names::resolved(settings, module)?;
     let mut pipeline = pipeline_options(settings)?;
     compiler::passes::mixed_precision::check_listed(module, &pipeline.keep_f32).map_err(Error::usage)?;
-    let mut kept = vec![];
-    if pipeline.amp == AmpMode::Auto {
-        let found = calibrated(module, settings, &pipeline, profile, inputs, &Limits::default())?;
-        found.apply(&mut pipeline);
-        kept = found.listed();
+    if pipeline.amp != AmpMode::Auto {
+        return Ok((pipeline, vec![]));
     }
-    Ok((pipeline, kept))
+    let found = calibrated(module, settings, &pipeline, profile, inputs, &Limits::default())?;
+    found.apply(&mut pipeline);
+    Ok((pipeline, found.listed()))
 }
 
 /// Compiles for a profile, with progress. If Weft itself fails, a reproducer is written, and the error names it.

@@ -6,10 +6,15 @@ use crate::settings::Settings;
 use compiler::attr::AttrStruct;
 use compiler::calibrate::{Calibration, Limits, calibrate};
 use compiler::graph::Module;
-use compiler::passes::{FuseMode, KeepF32, PassContext, PipelineOptions, RoundRows, Sequential, default_pipeline};
+use compiler::name::Name;
+use compiler::passes::{
+    AmpMode, FuseMode, KeepF32, PassContext, PipelineOptions, RoundRows, Sequential, default_pipeline,
+};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::time::{Duration, Instant};
+use weft::calibrated::{is_slower, mixed_over_f32};
+use weft::{Model, Options};
 
 /// The patterns of `--keep-f32`: each a pattern, or `@FILE` with one pattern a line (`#` opens a comment line).
 pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
@@ -99,6 +104,27 @@ pub fn calibrated(
         ),
     );
     Ok(found)
+}
+
+/// The passes of `options` and the kept nodes, or f32 where a processor runs the network, and f16 takes longer there.
+///
+/// # Errors
+/// An error of the compilation or of a run.
+pub fn faster_of_both(
+    module: &Module,
+    settings: &Settings,
+    options: Options,
+    kept: Vec<Name>,
+    inputs: &[Tensor],
+) -> Result<(PipelineOptions, Vec<Name>)> {
+    let race = || mixed_over_f32(&Model::from_module(module.clone()), &options, inputs);
+    let ratio = settings.state.time("calibration", race)?;
+    let pipeline = options.pipeline;
+    let Some(ratio) = ratio else { return Ok((pipeline, kept)) };
+    let slower = is_slower(ratio);
+    let verdict = if slower { "all nodes stay in f32, unless --amp fp16 asks for f16" } else { "f16 stays" };
+    log(settings, format!("calibration: the network takes {ratio:.2} times as long here as in f32: {verdict}"));
+    Ok(if slower { (PipelineOptions { amp: AmpMode::Off, ..pipeline }, vec![]) } else { (pipeline, kept) })
 }
 
 /// The interpreter stores what every node gives.

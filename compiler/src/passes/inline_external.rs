@@ -8,7 +8,7 @@
 //! Without it, the target's time plus the copies of the values that cross the border are compared with Weft's time for
 //! the same nodes, and the region stays external if that sum is lower. The times are those that `weft tune` measured
 //! for such a region on this device, or else what the target says and Weft's estimate: what a target says may be
-//! measured, so on a processor the profile's factors should fit the machine (`weft::ceilings`). If the target says
+//! measured, so on a processor the profile's factors should fit the machine (`weft::speed`). If the target says
 //! nothing, all its regions stay. The remark has both numbers, and says which are measured.
 
 use super::scopes::dissolve;
