@@ -9,12 +9,12 @@
 //!                             b: y[] = f(s[])
 //! ```
 
-use super::loops::{LoopHead, check_new_loop, find_block, nest};
+use super::loops::{LoopHead, check_new_loop, loops_around_block, nest};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Stmt, TensorFunction};
+use crate::tir::{LoopKind, Stmt, TensorFunction};
 
 attr_struct! {
     /// Puts a loop of one iteration around a block, inside its other loops.
@@ -28,7 +28,9 @@ attr_struct! {
 
 impl Instruction for AddUnitLoop {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
-        find_block(f, self.block)?;
+        if loops_around_block(f, self.block)?.iter().any(|l| l.kind == LoopKind::Tensor) {
+            return Err(Refusal::at(self.block, "is computed as one operation, in which no loop has a place"));
+        }
         check_new_loop(f, self.into)?;
         let head = LoopHead::serial(self.into, Int::new(1));
         let mut done = false;
@@ -59,5 +61,17 @@ mod tests {
         assert_same(&f, &g);
         assert!(refusal(&g, "add-unit-loop {block=mm, into=one}").contains("one"));
         assert!(refusal(&f, "add-unit-loop {block=none, into=one}").contains("none"));
+    }
+
+    #[test]
+    fn an_operation_has_no_loops_inside() {
+        let steps = [
+            "split {loop=mm_r0, factors=[0,3], into=[ko,ki]}",
+            "reorder {loops=[ko,mm_i0,mm_i1,ki]}",
+            "decompose-reduction {block=mm, at=ko}",
+            "tensorize {loop=mm_i0, intrinsic=tile_4x16x3_f32}",
+        ];
+        let g = scheduled(&matmul(4, 16, 6), &steps);
+        assert!(refusal(&g, "add-unit-loop {block=mm, into=one}").contains("one operation"));
     }
 }
