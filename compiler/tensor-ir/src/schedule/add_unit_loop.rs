@@ -66,12 +66,15 @@ mod tests {
     #[test]
     fn an_operation_has_no_loops_inside() {
         let steps = [
+            "split {loop=y_i0, factors=[0,4], into=[yo,yi]}",
+            "bind {loop=yo, axis=group_x}",
+            "compute-at {block=mm, at=yo}",
             "split {loop=mm_r0, factors=[0,3], into=[ko,ki]}",
-            "reorder {loops=[ko,mm_i0,mm_i1,ki]}",
+            "reorder {loops=[ko,mm_yi,mm_y_i1,ki]}",
             "decompose-reduction {block=mm, at=ko}",
-            "tensorize {loop=mm_i0, intrinsic=tile_4x16x3_f32}",
+            "tensorize {loop=mm_yi, intrinsic=tile_4x16x3_f32}",
         ];
-        let g = scheduled(&matmul(4, 16, 6), &steps);
+        let g = scheduled(&matmul(8, 16, 6), &steps);
         assert!(refusal(&g, "add-unit-loop {block=mm, into=one}").contains("one operation"));
     }
 }
