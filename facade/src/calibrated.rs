@@ -35,9 +35,9 @@ pub fn mixed_over_f32(model: &Model, options: &Options, inputs: &[Tensor]) -> Re
         let pipeline = PipelineOptions { amp, ..options.pipeline.clone() };
         model.compile(&Options { pipeline, cache: Cache::default(), ..options.clone() })?.session(&device)
     };
-    let sessions = [open(AmpMode::Off)?, open(options.pipeline.amp)?];
-    let Some(place) = Place::of(&device).filter(|_| sessions[1].is_mixed()) else { return Ok(None) };
-    let standings = place.race_networks(&sessions, inputs, ROUNDS, 1)?;
+    let mixed = open(options.pipeline.amp)?;
+    let Some(place) = Place::of(&device).filter(|_| mixed.is_mixed()) else { return Ok(None) };
+    let standings = place.race_networks(&[open(AmpMode::Off)?, mixed], inputs, ROUNDS, 1)?;
     Ok(standings.get(1).map(|s| s.ratio()))
 }
 

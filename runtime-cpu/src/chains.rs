@@ -128,15 +128,14 @@ type Side<P> = (P, Lies);
 /// Links, and uniforms.
 type Links<'l> = (&'l [Link<Lane>], &'l [f32]);
 
-/// A body of an instruction set that does so many vectors at once.
 macro_rules! body {
-    ($(#[$feature:meta])* $name:ident $vectors:literal) => {
+    ($(#[$feature:meta])* $name:ident) => {
         mod $name {
             use super::{Lane, Lies, Link, Links, Side};
             use crate::math::{EXP, EXP_ENDS, LN_2, LOG2_E, ROUND};
             use crate::vectors::$name::*;
 
-            const VECTORS: usize = $vectors;
+            const VECTORS: usize = 4;
             const AT_ONCE: usize = VECTORS * LANES;
 
             $(#[$feature])*
@@ -311,19 +310,19 @@ macro_rules! body {
 #[cfg(target_arch = "x86_64")]
 body!(
     #[target_feature(enable = "avx512f,avx512bw")]
-    avx512 8
+    avx512
 );
 #[cfg(target_arch = "x86_64")]
 body!(
     #[target_feature(enable = "avx2,fma,f16c")]
-    avx2 4
+    avx2
 );
 #[cfg(target_arch = "aarch64")]
 body!(
     #[target_feature(enable = "neon")]
-    neon 4
+    neon
 );
-body!(portable 4);
+body!(portable);
 
 /// Runs links over `n` lanes.
 ///
