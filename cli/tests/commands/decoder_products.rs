@@ -97,26 +97,33 @@ graph @main(%x: f32[2,64]) -> (y: f32[2,32]) {
     assert!(!exact.said().contains("rounded"), "{}", exact.said());
 }
 
-/// A product of open rows with weights of f32 in the order `[k, n]` has kernels for one row where the estimate says
-/// that they pay: all of its kernels read the constant as it is then.
+/// A product of open rows with plain weights in the order `[k, n]` has kernels for one row where the estimate says that
+/// they pay: all of its kernels read the constant in one order then, as it is or with the reduction innermost.
 #[test]
 fn one_row_of_plain_weights_has_kernels_of_its_own() {
-    let text = "
-const @w : f32[1024,512] = random(1)
-graph @main(%x: f32[n,1024]) -> (y: f32[n,512]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (k, n, dtype, profiles) in [
+        (1024, 512, "f32", &["ada", "navi31", "dg2", "bmg", "apple", "baseline"][..]),
+        (1024, 2816, "f32", &["ada", "navi31"]),
+        (2816, 1024, "f16", &["ada", "dg2", "bmg", "baseline"]),
+    ] {
+        let text = format!(
+            "const @w : {dtype}[{k},{n}] = random(1)
+graph @main(%x: {dtype}[n,{k}]) -> (y: {dtype}[n,{n}]) {{
   %w = const @w
   %0 = matmul %x, %w
   return %0
-}
-";
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("open.weft");
-    std::fs::write(&file, text).expect("a file");
-    for profile in ["ada", "navi31"] {
-        let line = format!("explain {} --target {profile} --dim n=1..128 --json", file.display());
-        let v = command::line(&line).run().succeeded().json();
-        let kernel = v["groups"][0]["dispatches"][0]["kernel"].as_str().expect("a kernel");
-        assert!(kernel.contains("[n<2]"), "{profile}: {kernel}");
+}}
+"
+        );
+        let file = folder.path().join(format!("{dtype}_{k}_{n}.weft"));
+        std::fs::write(&file, text).expect("a file");
+        for profile in profiles {
+            let line = format!("explain {} --target {profile} --dim n=1..128 --json", file.display());
+            let v = command::line(&line).run().succeeded().json();
+            let kernel = v["groups"][0]["dispatches"][0]["kernel"].as_str().expect("a kernel");
+            assert!(kernel.contains("[n<2]"), "{profile}, {dtype} {k} x {n}: {kernel}");
+        }
     }
 }
 

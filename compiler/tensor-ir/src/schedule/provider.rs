@@ -48,7 +48,7 @@ impl ScheduleProvider for Rules {
         target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
         let all = rules::schedule(function, constants, target)?;
-        Ok(rules::unpacked(function, constants, target, &all).unwrap_or(all))
+        Ok(rules::in_one_order(function, constants, target, &all).unwrap_or(all))
     }
     fn versions(
         &self,

@@ -90,7 +90,7 @@ pub use script::{Choice, values};
 pub use sketch::Sketch;
 pub use unit::{PoolingWindow, Unit};
 pub(in crate::schedule) use versions::version_by;
-pub use versions::{FunctionVersion, asked_versions, unpacked, versions};
+pub use versions::{FunctionVersion, asked_versions, in_one_order, versions};
 pub use view::View;
 
 use super::ScheduleTarget;

@@ -243,16 +243,16 @@ impl From<String> for Misfit {
     }
 }
 
-/// The open function with a trace that was proposed for some sizes. Memory of a workgroup or thread has a known size; a
+/// The open function with a trace that was proposed for some sizes, behind what was applied to it before. Memory of a workgroup or thread has a known size; a
 /// processor's task may have as much as a run needs.
 fn applied(f: &TensorFunction, proposed: &Scheduled, target: ScheduleTarget<'_>) -> Result<TensorFunction, Misfit> {
-    let mut trace = proposed.function.trace.clone();
+    let mut trace = proposed.function.trace.get(f.trace.len()..).unwrap_or_default().to_vec();
     let mut open = loop {
         let mut open = f.clone();
         open.pending = trace.clone();
         let Err(e) = apply_pending(&mut open) else { break open };
         // A loop of open length stays a loop.
-        let at = open.trace.len();
+        let at = open.trace.len() - f.trace.len();
         if !trace.get(at).is_some_and(|i| i.as_any().is::<Unroll>()) {
             return Err(Misfit { why: e.to_string(), by: chosen_rule(trace.get(..at).unwrap_or_default()) });
         }

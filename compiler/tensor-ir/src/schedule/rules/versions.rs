@@ -9,7 +9,8 @@
 //! - An estimate replaces symbols by numbers, and guards that are not needed at these numbers disappear. So the kernels
 //!   for all sizes are priced at sizes next to the multiples.
 //! - A version reads constants packed as the kernels for all sizes do (the same packers): where it would pack one that
-//!   they read as it is, it reads that as it is, too; if it still packs another way, it is dropped.
+//!   they read as it is, it reads that as it is, too; if it still packs another way, it is dropped. Where tiles and one
+//!   row pack differently and it costs less, all kernels read a constant in one order ([`in_one_order`]).
 //! - The dispatches of versions are pending steps of the plan with conditions ([`Cond`](crate::int::Cond)). A plan for
 //!   given sizes takes the first version whose conditions hold, or the kernels for all sizes. Scratch memory of
 //!   versions is shared.
@@ -22,7 +23,7 @@ use crate::fingerprint::Fingerprint;
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
 use crate::schedule::estimate::estimate_scheduled;
-use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, Version, Versions};
+use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, TransformLayout, Version, Versions, apply};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 
@@ -128,9 +129,10 @@ pub fn versions(
 /// How many elements a packed constant has for each result of one row, at least, where one row decides how it lies.
 const READ_BY_ONE_ROW: i64 = 8;
 
-/// The schedule for all sizes that reads constants as they are, if `all` packs one so that no version for one row can
-/// read it, and both together cost less: at the typical size and at one row.
-pub fn unpacked(
+/// The schedule for all sizes that reads constants in an order that kernels for one row can read too, if `all` packs one
+/// so that they cannot, and both together cost less: at the typical size and at one row. The order is the one of the
+/// constants themselves, or the one that a version for one row gives them.
+pub fn in_one_order(
     f: &TensorFunction,
     constants: &[BufferId],
     target: ScheduleTarget<'_>,
@@ -148,12 +150,36 @@ pub fn unpacked(
     if !packs || scheduled(assumed.clone(), constants, target, all).is_ok() {
         return None;
     }
-    let plain = open::schedule(f, &[], target).ok()?;
-    let row = open::schedule(&assumed.function, &[], target).ok()?;
     let time =
         |f: &TensorFunction, sizes| estimate_scheduled(&f.with_sizes(sizes), target.profile).ok().map(|e| e.total());
     let packed = time(&all.function, &typical)? + time(&all.function, &one)?;
-    (time(&plain.function, &typical)? + time(&row.function, &one)? < packed).then_some(plain)
+    let with = |orders: &[InstrRef]| {
+        let [many, row] = [f, &assumed.function].map(|f| open::schedule(&laid_out(f, orders)?, &[], target).ok());
+        let (many, row) = (many?, row?);
+        Some((time(&many.function, &typical)? + time(&row.function, &one)?, many))
+    };
+    let row = open::schedule(&assumed.function, constants, target).ok()?;
+    let orders = orders_of_constants(&row, constants);
+    let laid_out = (!orders.is_empty()).then(|| with(&orders)).flatten();
+    let least = with(&[]).into_iter().chain(laid_out).min_by(|a, b| a.0.total_cmp(&b.0))?;
+    (least.0 < packed).then_some(least.1)
+}
+
+/// The instructions of a schedule that permute the dimensions of constants.
+fn orders_of_constants(s: &Scheduled, constants: &[BufferId]) -> Vec<InstrRef> {
+    let names: Vec<Name> = constants.iter().map(|b| s.function.buffers[*b].name).collect();
+    let permutes = |i: &&InstrRef| {
+        let layout = i.as_any().downcast_ref::<TransformLayout>();
+        layout.is_some_and(|l| names.contains(&l.buffer) && l.splits.is_empty())
+    };
+    s.function.trace.iter().filter(permutes).cloned().collect()
+}
+
+/// The function with constants in another order, before it is scheduled.
+fn laid_out(f: &TensorFunction, orders: &[InstrRef]) -> Option<TensorFunction> {
+    let mut f = f.clone();
+    orders.iter().try_for_each(|i| apply(&mut f, i.clone())).ok()?;
+    Some(f)
 }
 
 /// A version for every assumption about every symbol, without comparing costs.
@@ -248,6 +274,12 @@ fn scheduled(
     let has = |b: &BufferId| all.function.prepacks.iter().any(|p| p.buffer == *b);
     let kept: Vec<BufferId> = constants.iter().copied().filter(has).collect();
     let own = schedule(&kept)?;
+    let orders = orders_of_constants(all, constants);
+    if orders.is_empty() || packed(&own) == packed(all) {
+        return finished(assumed, own, all);
+    }
+    let laid_out = laid_out(&assumed.function, &orders).ok_or("its constants have another order")?;
+    let own = open::schedule(&laid_out, &[], target).map_err(|e| e.to_string())?;
     finished(assumed, own, all)
 }
 
