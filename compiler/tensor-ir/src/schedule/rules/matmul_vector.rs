@@ -1,7 +1,7 @@
 //! Products of one row or a few, whose right operand lies along the reduction: weights `[n, k]`, also of a few bits.
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
-//! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word are
+//! columns, as many as 16 bytes of the right operand hold or fewer words, and loads them at once. Elements that share a word are
 //! decoded from registers; a scale that the run shares multiplies the run's sum. The rows use the same weights. Then
 //! the threads combine their sums. Bytes stay four to a word in registers, and four products are one operation, on
 //! devices that have it.
@@ -41,16 +41,20 @@ const VECTOR: i64 = 4;
 const LONGEST_RUN: i64 = 32;
 /// Columns of a workgroup.
 const COLUMNS: [i64; 4] = [4, 2, 8, 1];
+/// Loads of the widest kind for each lane of a device below which threads may load fewer words.
+const FILLED: i64 = 2;
 /// Sums of a thread, at most.
 const MOST_SUMS: i64 = 32;
 
 candidate! {
-    /// Columns and threads of a workgroup.
+    /// Columns and threads of a workgroup, and what a thread takes at a time.
     pub(super) struct ColumnsOfWorkgroup {
         /// Neighbouring columns.
         pub columns: i64,
         /// Threads that share the reduction.
         pub threads: i64,
+        /// Neighbours along the reduction that a thread takes at a time.
+        pub run: i64,
     }
 }
 
@@ -60,7 +64,7 @@ struct Found {
     rows: i64,
     columns: i64,
     depth: i64,
-    /// Neighbours along the reduction that a thread takes at a time.
+    /// Neighbours along the reduction that a thread takes at a time: as many as its widest load holds.
     run: i64,
     /// Neighbours that share a word of the right operand.
     sharing: i64,
@@ -125,20 +129,35 @@ fn order_along(view: &View<'_>, block: Name, (buffer, index): (BufferId, &[Int])
     }
 }
 
-/// Numbers of columns, with numbers of threads that leave few idle.
+/// Numbers of columns, with numbers of threads that leave few idle. Where the widest loads are too few for the device's
+/// lanes, threads may load fewer words at a time.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| find(view, unit));
     let found = known.as_ref().as_ref().map_err(Clone::clone)?;
-    let runs = found.depth / found.run;
     let all = all_threads(view);
     let lanes = i64::from(view.profile.lanes());
     let wide = view.profile.model().wide_teams;
-    let usual = if wide { thread_a_vector(runs * VECTOR, *all.last().unwrap_or(&lanes)) } else { lanes };
-    let of = |columns: i64, threads: i64| Candidate::new(ColumnsOfWorkgroup { columns, threads });
-    let fits = |columns: &i64| columns * found.rows <= MOST_SUMS && *columns <= found.columns;
-    let usual_threads = |t: i64| t == usual || (wide && (t == usual / 2 || t == usual / 4) && t >= lanes);
-    let pairs = COLUMNS.into_iter().filter(fits).flat_map(|c| all.iter().map(move |t| (c, *t)));
-    Ok(pairs.map(|(c, t)| if usual_threads(t) { of(c, t) } else { of(c, t).on_request() }).collect())
+    let most = *all.last().unwrap_or(&lanes);
+    let word = view.elements_per_word(unit.output);
+    let fits = |c: &i64| c * found.rows <= MOST_SUMS && *c <= found.columns && c % word == 0;
+    let filled = FILLED * i64::from(view.profile.model().lanes_a_core) * i64::from(view.profile.cores);
+    let mut out = Vec::new();
+    for run in runs(found) {
+        let usual = if wide { thread_a_vector(found.depth / run * VECTOR, most) } else { lanes };
+        let usual_threads = |t: i64| t == usual || (wide && (t == usual / 2 || t == usual / 4) && t >= lanes);
+        let few = found.columns * found.depth / found.run <= filled && found.depth / run >= lanes;
+        for (columns, threads) in COLUMNS.into_iter().filter(fits).flat_map(|c| all.iter().map(move |t| (c, *t))) {
+            let one = Candidate::new(ColumnsOfWorkgroup { columns, threads, run });
+            out.push(if (few || run == found.run) && usual_threads(threads) { one } else { one.on_request() });
+        }
+    }
+    Ok(out)
+}
+
+/// Numbers of neighbours that a thread may take at a time: a load's, and those of fewer words.
+fn runs(found: &Found) -> Vec<i64> {
+    let fits = |r: &i64| *r == found.run || (found.bytes.is_none() && *r >= found.sharing.max(2) && r % VECTOR == 0);
+    [1, 2, 4].map(|parts| found.run / parts).into_iter().filter(fits).collect()
 }
 
 /// Threads that a workgroup may have: powers of two.
@@ -153,7 +172,7 @@ fn tile(found: &Found, chosen: &ColumnsOfWorkgroup) -> Option<FewRows> {
         rows: found.rows,
         columns: chosen.columns,
         threads: chosen.threads,
-        run: found.run,
+        run: chosen.run,
         depth: *c.k.first()?,
         right: 1 - c.left,
         sharing: found.loads.clone(),
@@ -171,9 +190,10 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
     let chosen = candidate.choices::<ColumnsOfWorkgroup>()?;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
-    let found = find(&sketch.view(), unit)?;
+    let mut found = find(&sketch.view(), unit)?;
     let columns = sketch.choose("columns", &COLUMNS, chosen.columns)?;
     let threads = sketch.choose("threads", &all_threads(&sketch.view()), chosen.threads)?;
+    found.run = sketch.choose("run", &runs(&found), chosen.run)?;
     let how = choose_combination(sketch, &[reduce], threads, true)?;
     let c = &found.contraction;
     pack_right(sketch, reduce, c)?;
