@@ -6,6 +6,7 @@
 use crate::command;
 use compiler::profile::DeviceProfile;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Products of each file: four of attention, three behind it, and the logits.
 const PRODUCTS: usize = 8;
@@ -42,7 +43,11 @@ fn weights_stay_packed_and_one_row_has_its_rules() {
         for profile in profiles {
             for sizes in [ONE_TOKEN, OPEN] {
                 let groups = packed_products(file, profile, sizes);
-                assert_eq!(groups.len(), PRODUCTS, "{file} for {profile}, {sizes}");
+                // Products of the same rows may be one, whose weights are joined as they are packed.
+                let origins = groups.iter().flat_map(|g| g["origins"].as_array().expect("origins"));
+                let products: BTreeSet<&str> =
+                    origins.filter_map(Value::as_str).filter(|o| o.contains("MatMulNBits")).collect();
+                assert_eq!(products.len(), PRODUCTS, "{file} for {profile}, {sizes}");
                 for g in &groups {
                     let rule = g["rule"].as_str().expect("a rule");
                     assert!(!ONE_BY_ONE.contains(&rule), "{file} for {profile}, {sizes}: {g}");

@@ -22,7 +22,7 @@ impl Op for Concat {
     fn arity(&self) -> (usize, usize) {
         (1, usize::MAX)
     }
-    fn moves_data(&self) -> bool {
+    fn keeps_elements(&self) -> bool {
         true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {

@@ -121,7 +121,7 @@ pub type OpResult<T> = Result<T, Fault>;
 /// # Meaning
 /// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes),
 /// [`homogeneity`](Op::homogeneity), [`clamp_bounds`](Op::clamp_bounds) ...), movement of data
-/// ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...), [`effects`](Op::effects), and how an op without a
+/// ([`is_view`](Op::is_view), [`keeps_elements`](Op::keeps_elements) ...), [`effects`](Op::effects), and how an op without a
 /// tensor expression runs on the host ([`eval_host`](Op::eval_host)).
 ///
 /// # Sizes
@@ -214,17 +214,13 @@ pub trait Op: AttrObject {
     fn is_view(&self) -> bool {
         false
     }
-    /// True for an op that does nothing but bring data to other places, at the cost of reading and writing them once.
-    fn moves_data(&self) -> bool {
-        false
-    }
     /// For an op that only permutes the axes of its operand of this shape: whether elements move in memory.
     fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
         None
     }
     /// True if results are unchanged elements of an operand (not of indices or shapes): their type does not matter.
     fn keeps_elements(&self) -> bool {
-        self.moves_data() || self.is_view()
+        self.is_view()
     }
     /// Side effects.
     fn effects(&self) -> Effects {

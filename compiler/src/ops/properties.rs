@@ -1,6 +1,6 @@
 //! Properties of ops, as values. Everything that a pass has to know about an op is a property of [`Op`](super::Op),
 //! defined in the op's file: `commutes`, `is_idempotent`, `is_nonnegative`, `clamp_bounds`, `homogeneity`,
-//! `broadcasts`, `weight_channels`, `is_view`, `moves_data`, `moves_axes`, `callee`, layouts, precision.
+//! `broadcasts`, `weight_channels`, `is_view`, `keeps_elements`, `moves_axes`, `callee`, layouts, precision.
 //!
 //! Passes name by type only the IR's own ops (`ops/control.rs`), the ops of an equation (`passes/simplify`,
 //! `passes/canonicalize_ops`), and the op that the pass is about. A tidy test lists the last (`NAMED_OPS`).

@@ -41,7 +41,7 @@ impl Op for Transpose {
         let moved = self.perm(shape.len()).ok()?.into_iter().filter(|&d| !shape[d].is(1));
         Some(!moved.is_sorted())
     }
-    fn moves_data(&self) -> bool {
+    fn keeps_elements(&self) -> bool {
         true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {

@@ -2,8 +2,8 @@
 //! part of `combine-parallel-conv` and `combine-parallel-matmul`.
 //!
 //! The gain: the data are read once, there are fewer launches, and a device is filled that each sibling leaves partly
-//! idle. The cost: users of a part now read a slice. A transpose or a concatenation takes a slice for free, since it
-//! moves the data anyway. An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
+//! idle. The cost: users of a part now read a slice. An op that moves data anyway (transpose, concatenation, another
+//! slice) takes a slice for free. An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
 //! slice is a copy, and the epilogue of a sibling becomes a kernel of its own. The estimate weighs the siblings against
 //! the wider op and the copies.
 //!
@@ -24,7 +24,7 @@ use crate::ops::concat::Concat;
 use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
 use crate::ops::weights::{Channels, WeightChannels};
-use crate::pattern::Pattern;
+use crate::pattern::{Found, Pattern};
 use crate::profile::DeviceProfile;
 use crate::tir::FusionKind;
 use indexmap::IndexMap;
@@ -35,14 +35,46 @@ pub(super) trait Family {
     fn patterns(&self) -> Vec<Pattern>;
     /// Whether a node that matches takes part after all.
     fn fits(&self, r: &Rewriter<'_>, n: NodeId, bias: Option<ValueId>) -> bool;
+    /// The weights of a match, whose results lie along `axis`.
+    fn weights(&self, r: &Rewriter<'_>, found: &Found, axis: usize) -> Option<Weights> {
+        let (_, weights) = constant_of(r, found.get("w"))?;
+        Some(Weights { parts: vec![weights], axis, decode: vec![] })
+    }
+}
+
+/// Constant weights, as they are or packed.
+pub(super) struct Weights {
+    /// The constants that are joined along `axis`.
+    pub parts: Vec<Constant>,
+    pub axis: usize,
+    /// Makes the operand of the parts: the first op takes all of them, each other one the result before.
+    pub decode: Vec<OpRef>,
+}
+impl Weights {
+    /// The same ops on parts that differ along the axis alone.
+    fn alike(&self, other: &Weights) -> bool {
+        let same = |(a, b): (&Constant, &Constant)| {
+            let others = |c: &Constant| {
+                let sizes = c.shape.iter().enumerate().filter(|d| d.0 != self.axis);
+                sizes.map(|d| *d.1).collect::<Vec<_>>()
+            };
+            a.dtype == b.dtype && others(a) == others(b)
+        };
+        let counts = (self.axis, self.parts.len()) == (other.axis, other.parts.len());
+        counts && self.decode == other.decode && self.parts.iter().zip(&other.parts).all(same)
+    }
+    /// Bytes of the largest part.
+    fn bytes(&self) -> u64 {
+        self.parts.iter().map(|c| c.byte_len() as u64).max().unwrap_or(0)
+    }
 }
 
 /// One sibling.
 struct Branch {
     anchor: NodeId,
     channels: WeightChannels,
-    weights: Constant,
-    /// The axis of the weights that the result's channels lie along.
+    weights: Weights,
+    /// The axis of the operand that the result's channels lie along.
     weights_axis: usize,
     bias: Option<Constant>,
     /// Elementwise nodes behind it that move along.
@@ -108,18 +140,16 @@ fn siblings(r: &Rewriter<'_>, family: &dyn Family, patterns: &[Pattern]) -> Vec<
         let [output] = r.f.nodes[n].outputs[..] else { continue };
         let Some(found) = patterns.iter().find_map(|p| p.find(r, output)) else { continue };
         let bias = found.get("b");
-        let Some((_, weights)) = constant_of(r, found.get("w")).filter(|_| family.fits(r, n, bias)) else { continue };
-        let Some(channels) = r.f.nodes[n].op.weight_channels(weights.shape.len()) else { continue };
+        let Some(operand) = r.f.nodes[n].inputs[1].filter(|_| family.fits(r, n, bias)) else { continue };
+        let Some(channels) = r.f.nodes[n].op.weight_channels(r.f.ty(operand).rank()) else { continue };
         let Channels::Axis(weights_axis) = channels.results else { continue };
+        let Some(weights) = family.weights(r, &found, weights_axis) else { continue };
         let bias = constant_of(r, bias).map(|b| b.1);
         let branch = Branch { anchor: n, channels, weights, weights_axis, bias, tail: vec![] };
         let alike = |other: &Branch| {
-            let (a, b) = (&other.weights, &branch.weights);
             r.f.nodes[other.anchor].op == r.f.nodes[n].op
                 && other.bias.is_some() == branch.bias.is_some()
-                && a.dtype == b.dtype
-                && a.shape.len() == b.shape.len()
-                && (0..a.shape.len()).all(|d| d == weights_axis || a.shape[d] == b.shape[d])
+                && other.weights.alike(&branch.weights)
         };
         let key = (r.f.nodes[n].block, r.resolve(found.value("x")));
         let list = groups.entry(key).or_default();
@@ -206,7 +236,7 @@ fn concat(parts: &[Constant], axis: usize) -> Result<Constant, String> {
 /// Refuses what would take more bindings than the largest sibling.
 fn limits(r: &Rewriter<'_>, group: &[Branch], profile: &DeviceProfile) -> Result<(), String> {
     let results = group.iter().map(|b| bytes(r.f.ty(r.f.nodes[b.anchor].outputs[0])));
-    let weights = group.iter().map(|b| b.weights.byte_len() as u64);
+    let weights = group.iter().map(|b| b.weights.bytes());
     for (what, sizes) in [("weights", weights.collect::<Vec<_>>()), ("result", results.collect())] {
         let (total, largest) = (sizes.iter().sum(), sizes.iter().copied().max().unwrap_or(0));
         if profile.bindings_for(total) > profile.bindings_for(largest) {
@@ -262,7 +292,10 @@ fn balance(r: &Rewriter<'_>, group: &[Branch], users: &Users, model: &dyn CostMo
     let aligned = group.iter().all(|branch| channels(branch).is_some_and(|c| c % 4 == 0));
     let mut forms = Vec::with_capacity(group.len());
     for branch in group {
-        let form = NodeForm::of(&r.f, branch.anchor);
+        let mut form = NodeForm::of(&r.f, branch.anchor);
+        if let Some(Some(weights)) = form.inputs.get_mut(1) {
+            weights.1 = true;
+        }
         b.apart = b.apart.saturating_add(model.node(&form));
         forms.push(form);
         let v = r.f.nodes[branch.last()].outputs[0];
@@ -312,7 +345,7 @@ fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> 
     let mut out = vec![];
     for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {
         let op = &r.f.nodes[n].op;
-        if op.moves_data() {
+        if op.keeps_elements() && !op.is_view() {
             continue;
         }
         let kind = describe_node(r.module, &r.f, n).map_or(FusionKind::Opaque, |i| i.kind);
@@ -334,8 +367,12 @@ fn rewrite(r: &mut Rewriter<'_>, group: &[Branch], steps: Vec<Step>) -> Result<(
     let at = group[0].anchor;
     let node = r.f.nodes[at].clone();
     let join = |c: &[Constant], axis: usize| concat(c, axis);
-    let weights: Vec<Constant> = group.iter().map(|b| b.weights.clone()).collect();
-    let weights = join(&weights, group[0].weights_axis)?;
+    let Weights { parts, axis: along, decode } = &group[0].weights;
+    let weights = (0..parts.len()).map(|i| {
+        let own: Vec<Constant> = group.iter().map(|b| b.weights.parts[i].clone()).collect();
+        join(&own, *along)
+    });
+    let weights: Vec<Constant> = weights.collect::<Result<_, _>>()?;
     let bias: Option<Vec<Constant>> = group.iter().map(|b| b.bias.clone()).collect();
     let bias = bias.map(|b| join(&b, 0)).transpose()?;
     let all = || group.iter().flat_map(|b| [b.anchor].into_iter().chain(b.tail.iter().copied()));
@@ -348,7 +385,13 @@ fn rewrite(r: &mut Rewriter<'_>, group: &[Branch], steps: Vec<Step>) -> Result<(
 
     let name = |label: &str| Name::new(&format!("{}.{label}", node.name));
     let mut inputs = vec![node.inputs[0]];
-    inputs.push(Some(r.constant_before(at, name("weights").as_str(), weights, origins.clone())));
+    let constants = weights.into_iter().map(|c| r.constant_before(at, name("weights").as_str(), c, origins.clone()));
+    let mut operands: Vec<ValueId> = constants.collect();
+    for op in decode {
+        let own = name(&format!("weights_{}", op.name()));
+        operands = r.add_before(at, op.clone(), operands.into_iter().map(Some).collect(), own, origins.clone())?;
+    }
+    inputs.push(operands.first().copied());
     if let Some(bias) = bias {
         inputs.push(Some(r.constant_before(at, name("bias").as_str(), bias, origins.clone())));
     }

@@ -157,7 +157,11 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ("passes/absorb_transposes.rs", &["MatMul", "PermutedMatMul", "Transpose"], "a product takes transposes over"),
     ("passes/auto_layout/propagation.rs", &["Transpose"], "transposes between the layouts dissolve"),
     ("passes/combine_parallel_conv.rs", &["Conv"], "the pass's op"),
-    ("passes/combine_parallel_matmul.rs", &["Gemm", "MatMul"], "the pass's ops"),
+    (
+        "passes/combine_parallel_matmul.rs",
+        &["DequantizeBlocks", "Gemm", "MatMul", "Transpose"],
+        "the pass's ops, and what packs their weights",
+    ),
     ("passes/fold_batch_norm.rs", &["BatchNorm"], "the pass's op"),
     ("passes/fold_scale_axis.rs", &["Add", "Div", "Mul"], "(x + c) * s = x * s + c * s"),
     ("passes/fuse_ops.rs", &["Concat"], "TVM's tuple: a list of operands"),

@@ -93,3 +93,28 @@ fn bindings_limit_the_width() {
         "{remark}"
     );
 }
+
+#[test]
+fn packed_weights_are_joined_as_they_are_packed() {
+    let text = "const @p : u32[6,1] = random(1)\nconst @ps : f32[6,1] = random(2)\nconst @q : u32[10,1] = random(3)\n\
+                const @qs : f32[10,1] = random(4)\ngraph @main(%x: f32[1,8]) -> (a: f32[6,1], b: f32[10,1]) {\n  %p = const @p\n  \
+                %ps = const @ps\n  %q = const @q\n  %qs = const @qs\n  %0 = dequantize_blocks %p, %ps {block=8, size=8}\n  \
+                %1 = transpose %0 {perm=[1,0]}\n  %2 = matmul %x, %1\n  %3 = dequantize_blocks %q, %qs {block=8, size=8}\n  \
+                %4 = transpose %3 {perm=[1,0]}\n  %5 = matmul %x, %4\n  %6 = transpose %2\n  %7 = transpose %5\n  return %6, %7\n}\n";
+    let m = parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+    let x = random_tensor(crate::dtype::DType::F32, &[1, 8], 5);
+    let want = run_function(&m, m.entry, std::slice::from_ref(&x)).unwrap();
+    let mut joined = m.clone();
+    let mut cx = PassContext::default();
+    run_pass(&products(false), &mut joined, &mut cx).unwrap();
+    let f = joined.main();
+    let products: Vec<_> = f.walk().into_iter().filter(|&n| f.nodes[n].op.name() == "matmul").collect();
+    assert_eq!(products.len(), 1, "{:?}", cx.remarks);
+    let weights = f.nodes[products[0]].inputs[1].unwrap();
+    assert_eq!(f.ty(weights).const_shape().unwrap(), [8, 16], "{:?}", cx.remarks);
+    assert_eq!(run_function(&joined, joined.entry, &[x.clone()]).unwrap(), want);
+    // Blocks of another size are other weights.
+    let other = text.replacen("{block=8, size=8}", "{block=4, size=8}", 1).replacen("f32[6,1]", "f32[6,2]", 1);
+    let mut apart = parse_module(&other).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!run_pass(&products(true), &mut apart, &mut cx).unwrap());
+}
