@@ -121,6 +121,11 @@ impl<'a> KernelEmitter<'a> {
                 _ => unreachable!("storage buffers have slices"),
             }
         }
+        for u in &self.f.updates {
+            if let (Some(of), Some(at)) = (u.of, self.locations.get(&u.result).cloned()) {
+                self.locations.entry(of).or_insert(at);
+            }
+        }
     }
 
     /// Declares workgroup memory and registers.

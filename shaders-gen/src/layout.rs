@@ -120,17 +120,23 @@ pub(crate) fn plan_layouts(
     ranges: &mut Facts,
 ) -> Result<FxHashMap<BufferId, StorageLayout>, EmitError> {
     let mut usage: FxHashMap<BufferId, Usage> = FxHashMap::default();
+    // An operand is in the memory of the result that this kernel updates it to.
+    let mut stored = FxHashSet::default();
+    root.visit_leaves(&mut |leaf| {
+        stored.insert(leaf.buffer);
+    });
+    let memory = |b: BufferId| Some(f.memory_of(b)).filter(|m| stored.contains(m)).unwrap_or(b);
     let mut seen: FxHashSet<(BufferId, Vec<Int>, Option<Name>)> = FxHashSet::default();
     root.visit_leaves(&mut |leaf| {
         let mut note = |b: BufferId, ix: &[Int]| {
             let lane = leaf.lane.filter(|l| ix.iter().any(|i| i.uses(l.var)));
             if seen.insert((b, ix.to_vec(), lane.map(|l| l.var))) {
-                note_access(f, &mut usage, b, ix, leaf, ranges);
+                note_access(f, usage.entry(memory(b)).or_default(), b, ix, leaf, ranges);
             }
         };
         leaf.visit_loads(&mut note);
         note(leaf.buffer, &leaf.indices);
-        leaf.visit_loads(&mut |b, _| usage.entry(b).or_default().read = true);
+        leaf.visit_loads(&mut |b, _| usage.entry(memory(b)).or_default().read = true);
         let target = usage.entry(leaf.buffer).or_default();
         target.written = true;
         target.read |= leaf.combiner.is_some();
@@ -152,18 +158,22 @@ pub(crate) fn plan_layouts(
         }
         layouts.insert(b, layout);
     }
+    for u in &f.updates {
+        if let (Some(of), Some(layout)) = (u.of.filter(|b| memory(*b) != *b), layouts.get(&u.result)) {
+            layouts.insert(of, layout.clone());
+        }
+    }
     Ok(layouts)
 }
 
 fn note_access(
     f: &TensorFunction,
-    usage: &mut FxHashMap<BufferId, Usage>,
+    u: &mut Usage,
     b: BufferId,
     indices: &[Int],
     leaf: &Leaf,
     ranges: &mut Facts,
 ) {
-    let u = usage.entry(b).or_default();
     u.matrices |= !leaf.tensor.is_empty();
     if matches!(f.buffers[b].scope, Scope::Fragment(_)) {
         return;
@@ -259,13 +269,18 @@ fn word_of(dtype: DType, encoding: Encoding, scope: Scope, profile: &DeviceProfi
     }
 }
 
-/// The bindings of a kernel: parameters in order, then scratch, each with its slices.
+/// The bindings of a kernel: parameters in order, then scratch, each with its slices. An operand that the kernel updates
+/// is bound as the result.
 pub(crate) fn plan_bindings(f: &TensorFunction, layouts: &FxHashMap<BufferId, StorageLayout>) -> Vec<Binding> {
     let params = f.params.iter().map(|p| p.buffer);
     let scratch = f.buffers.ids().filter(|b| !f.params.iter().any(|p| p.buffer == *b));
     let mut out = Vec::new();
     for b in params.chain(scratch) {
         let Some(layout) = layouts.get(&b).filter(|_| f.buffers[b].scope == Scope::Global) else { continue };
+        let memory = f.memory_of(b);
+        if memory != b && layouts.get(&memory).is_some_and(|l| l.written) {
+            continue;
+        }
         let access = if layout.written { Direction::Write } else { Direction::Read };
         out.extend((0..layout.slices).map(|slice| Binding { buffer: b, slice, access }));
     }

@@ -184,7 +184,7 @@ fn run_passes(
         None => Arc::new(EstimatedCost::within(cx.target(), options.dims.clone())),
     });
     let list = default_pipeline(&options.pipeline);
-    let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
+    let (graph, fusion) = list.split_at(list.iter().position(|p| p == FuseOps::NAME).unwrap_or(list.len()));
     progress("passes", 0, list.len());
     Sequential::new(graph).run(&mut module, &mut cx)?;
     let transposes = count_transposes(&module);

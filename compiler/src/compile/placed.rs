@@ -21,7 +21,7 @@ use crate::name::Name;
 use crate::ops::control::CallHost;
 use crate::plan::{Binding, EmittedKernel, HostContent};
 use crate::profile::DeviceProfile;
-use crate::tir::{BufferId, Scope};
+use crate::tir::{BufferId, Scope, TensorFunction, Update};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
@@ -32,6 +32,8 @@ pub(super) struct Placed {
     pub next: FxHashMap<ValueId, StorageLocation>,
     /// For each group with kernels, what each of its dispatches binds: locations and slices.
     pub bindings: FxHashMap<usize, Vec<Vec<(StorageLocation, u32)>>>,
+    /// For each node with kernels, the operands that its results update, with these results.
+    pub updates: FxHashMap<NodeId, Vec<(ValueId, ValueId)>>,
     pub pool: Pool,
     pub packers: Packers,
     /// Values that grow as a loop runs.
@@ -56,6 +58,7 @@ impl Placed {
             location: FxHashMap::default(),
             next: FxHashMap::default(),
             bindings: FxHashMap::default(),
+            updates: FxHashMap::default(),
             pool: Pool::default(),
             packers: Packers::default(),
             growing: FxHashSet::default(),
@@ -198,16 +201,21 @@ impl Placing<'_> {
     fn in_place_results(&mut self, n: NodeId, node: &Node) {
         let Some(call) = node.op.downcast::<CallHost>().filter(|c| c.on_device) else { return };
         for (operand, result) in in_place(call, node) {
-            let from = self.placed.location[&operand];
-            let aliases = &self.scheduled.lowered.aliases;
-            if matches!(from, StorageLocation::Pool(_)) && aliases.ends_at(self.main, operand, n) {
-                self.placed.location.insert(result, from);
-                continue;
-            }
-            self.touch(operand, self.position);
-            self.new_value(result, self.position);
-            self.position += 1;
+            self.in_place_result(n, operand, result);
         }
+    }
+
+    /// A result of node `n` takes the buffer of this operand, or that of a copy.
+    fn in_place_result(&mut self, n: NodeId, operand: ValueId, result: ValueId) {
+        let from = self.placed.location[&operand];
+        let aliases = &self.scheduled.lowered.aliases;
+        if matches!(from, StorageLocation::Pool(_)) && aliases.ends_at(self.main, operand, n) {
+            self.placed.location.insert(result, from);
+            return;
+        }
+        self.touch(operand, self.position);
+        self.new_value(result, self.position);
+        self.position += 1;
     }
 
     fn call(&mut self, node: &Node) {
@@ -239,6 +247,11 @@ impl Placing<'_> {
     /// The storage locations of the operands and results of a group, which all versions of its kernels bind.
     fn parameters(&mut self, n: NodeId, built: &Built, dispatches: usize) -> FxHashMap<BufferId, StorageLocation> {
         let (node, f) = (&self.main.nodes[n], &built.function);
+        let updated = updated(f, node);
+        for &(operand, result) in &updated {
+            self.in_place_result(n, operand, result);
+        }
+        self.placed.updates.insert(n, updated.clone());
         let first = self.position;
         let last = first + dispatches.saturating_sub(1);
         let mut locations: FxHashMap<BufferId, StorageLocation> = FxHashMap::default();
@@ -253,7 +266,9 @@ impl Placing<'_> {
             locations.insert(b, location);
         }
         for (b, &v) in f.outputs().zip(&node.outputs) {
-            self.new_value(v, first);
+            if updated.iter().all(|u| u.1 != v) {
+                self.new_value(v, first);
+            }
             self.touch(v, last);
             locations.insert(b, self.placed.location[&v]);
         }
@@ -404,6 +419,16 @@ impl Placing<'_> {
 pub(super) fn in_place(call: &CallHost, node: &Node) -> Vec<(ValueId, ValueId)> {
     let operand = |i: usize| node.inputs.get(call.in_place_operand(i)?).copied().flatten();
     node.outputs.iter().enumerate().filter_map(|(i, &result)| Some((operand(i)?, result))).collect()
+}
+
+/// The operands that results of a tensor function update, with these results.
+fn updated(f: &TensorFunction, node: &Node) -> Vec<(ValueId, ValueId)> {
+    let pair = |u: &Update| {
+        let operand = f.inputs().position(|b| Some(b) == u.of)?;
+        let result = f.outputs().position(|b| b == u.result)?;
+        Some(((*node.inputs.get(operand)?)?, *node.outputs.get(result)?))
+    };
+    f.updates.iter().filter_map(pair).collect()
 }
 
 /// The locations and slices that a kernel binds.

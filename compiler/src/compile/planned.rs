@@ -117,7 +117,7 @@ impl Numbered<'_> {
             let node = &self.main.nodes[step.node];
             match &step.action {
                 Action::View => {}
-                Action::Kernels(dispatches) => self.dispatches(step.group, dispatches, &mut out)?,
+                Action::Kernels(dispatches) => self.dispatches(step, dispatches, &mut out)?,
                 Action::Host | Action::HostCall => self.host_step(step, node, &mut out)?,
                 Action::Branch(sides) => out.push(self.branch(step, node, sides)?),
                 Action::Loop(body) => self.repeat(step, node, body, &mut out)?,
@@ -146,8 +146,11 @@ impl Numbered<'_> {
         Ok(self.tensors.on_host(&[v], Name::new(what))?.swap_remove(0))
     }
 
-    fn dispatches(&mut self, group: usize, list: &[AnyDispatch], out: &mut Vec<Step>) -> Result<(), CompileError> {
-        let placed = self.placed;
+    fn dispatches(&mut self, step: &AnyStep, list: &[AnyDispatch], out: &mut Vec<Step>) -> Result<(), CompileError> {
+        let (placed, group) = (self.placed, step.group);
+        for &(operand, result) in placed.updates.get(&step.node).into_iter().flatten() {
+            self.copy(operand, placed.location[&result], out)?;
+        }
         let size = number_in(self.sizes);
         for (d, bindings) in list.iter().zip(&placed.bindings[&group]).filter(|(d, _)| d.is_picked(&size)) {
             let number = |&(location, slice): &(StorageLocation, u32)| Ok((self.buffer(location)?, slice));

@@ -41,6 +41,7 @@ pub mod group_norm;
 pub mod group_query_attention;
 mod host_copy;
 mod infer;
+pub mod insert;
 pub mod layout_transform;
 pub mod linear_attention;
 pub mod local_norm;
@@ -392,6 +393,7 @@ ops! {
     layout_transform { LayoutTransform }
     shape { Shape, Size }
     concat { Concat }
+    insert { Insert }
     split { Split }
     slice { Slice }
     pad { Pad }

@@ -223,6 +223,33 @@ fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunctio
     Ok((te, reads, loads))
 }
 
+/// The tensor expression of a group, and the buffers of its constants; `constant` says which parameters are. `None` for a
+/// group that only gives its operand another shape, or has no expression.
+pub(super) fn kernel_expression(
+    module: &Module,
+    group: &Function,
+    constant: &dyn Fn(usize) -> bool,
+) -> Option<(TensorFunction, Vec<BufferId>)> {
+    let nodes = group.blocks[group.body].nodes.iter().copied();
+    let inside: Vec<NodeId> = nodes.filter(|&i| !group.nodes[i].op.is::<Const>()).collect();
+    if inside.iter().all(|&i| is_view(group, i)) {
+        return None;
+    }
+    let (expression, outside, _) = group_expression(module, group, &inside).ok()?;
+    let given = |v: ValueId| group.params().iter().position(|p| *p == v).is_some_and(constant);
+    let is_constant = |v: ValueId| group.def_op::<Const>(v).is_some() || given(v);
+    let mut constants: Vec<BufferId> = outside.iter().filter(|(v, _)| is_constant(**v)).map(|(_, b)| *b).collect();
+    constants.sort_unstable();
+    Some((expression, constants))
+}
+
+/// True for a node that gives its operand's data another shape and moves nothing.
+fn is_view(f: &Function, n: NodeId) -> bool {
+    let node = &f.nodes[n];
+    let shape = node.inputs.first().copied().flatten().map(|v| &f.ty(v).shape);
+    node.op.is_view() || shape.is_some_and(|s| node.op.moves_axes(s) == Some(false))
+}
+
 /// Buffers of values.
 pub type ValueBuffers = FxHashMap<ValueId, BufferId>;
 

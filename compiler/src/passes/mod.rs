@@ -17,6 +17,7 @@ mod canonicalize_ops;
 mod combine_parallel;
 mod combine_parallel_conv;
 mod combine_parallel_matmul;
+mod concat_parts;
 mod context;
 mod count_results;
 mod eliminate_common_subexpr;
@@ -280,6 +281,7 @@ passes! {
     split_to_slices::SplitToSlices,
     absorb_transposes::AbsorbTransposes,
     fuse_ops::FuseOps,
+    concat_parts::ConcatParts,
 }
 
 /// The table row of a pass name.

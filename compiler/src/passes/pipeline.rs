@@ -195,7 +195,8 @@ fn make_kernels(fuse: FuseMode) -> Vec<&'static str> {
         FuseMode::Classic => vec!["fuse-ops"],
         FuseMode::Off => vec!["transposed-phases", "winograd", "absorb-transposes", "eliminate-dead", "fuse-ops"],
         FuseMode::Full => {
-            vec!["transposed-phases", "winograd", "absorb-transposes", "eliminate-dead", "split-to-slices", "fuse-ops"]
+            let nodes = ["transposed-phases", "winograd", "absorb-transposes", "eliminate-dead", "split-to-slices"];
+            [nodes.as_slice(), &["fuse-ops", "concat-parts"]].concat()
         }
     }
 }
@@ -216,7 +217,8 @@ mod tests {
             for (layout, amp) in LayoutMode::ALL.iter().flat_map(|l| AmpMode::ALL.iter().map(move |a| (l, a))) {
                 let options = PipelineOptions { fuse: *fuse, layout: *layout, amp: *amp, ..PipelineOptions::default() };
                 let list = default_pipeline(&options);
-                assert_eq!(list.last().map(String::as_str), Some("fuse-ops"));
+                let last = if *fuse == FuseMode::Full { "concat-parts" } else { "fuse-ops" };
+                assert_eq!(list.last().map(String::as_str), Some(last));
                 assert!(list.iter().all(|p| find_pass(p).is_some()), "{list:?}");
                 assert_eq!(list.iter().any(|p| p == "mixed-precision"), *amp != AmpMode::Off);
             }

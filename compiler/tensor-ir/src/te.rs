@@ -14,7 +14,7 @@ use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tensor_type::TensorType;
 use crate::tir::{
-    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
+    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction, Update,
 };
 use rustc_hash::FxHashMap;
 
@@ -149,6 +149,25 @@ impl<'a> ComputeContext<'a> {
         let reduce = (loops.len() > s.len()).then_some(Reduce { combiner, init: true });
         self.push(name, loops, out, s, value, reduce);
         out
+    }
+    /// The result, stored in parts: for each value its first index along `axis`. The other elements are those of
+    /// operand `of`, if there is one ([`Update`]).
+    pub fn update(&mut self, axis: usize, parts: &[(BufferId, Int)], of: Option<BufferId>) -> BufferId {
+        let ty = self.output_types[0].clone();
+        let result = self.buffer("", &ty.shape, ty.dtype);
+        let base = self.function.buffers[result].name;
+        for (n, (value, start)) in parts.iter().enumerate() {
+            let name = Name::new(&format!("{base}_part{n}"));
+            let shape = self.shape(*value);
+            let loops: Vec<(Name, Int)> =
+                shape.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_i{i}")), d.clone())).collect();
+            let vars: Vec<Int> = loops.iter().map(|l| Int::var(l.0)).collect();
+            let mut indices = vars.clone();
+            indices[axis] = simplify(&(indices[axis].clone() + start), &Bounds::new());
+            self.push(name, loops, result, indices, Expr::load(*value, vars), None);
+        }
+        self.function.updates.push(Update { result, of });
+        result
     }
     fn push(
         &mut self,

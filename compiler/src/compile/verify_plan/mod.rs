@@ -12,7 +12,7 @@
 //!   of a host step, each condition and number of iterations that the host reads, each operand and result of a call,
 //!   and each result of the network;
 //! - kernels of one group do not overwrite each other's results and scratch before the last of them has run;
-//! - no dispatch reads a value in a buffer that it writes; a result of a host function on device buffers shares a
+//! - no dispatch reads a value in a buffer that it writes, but an operand that the result updates, which is there; a result of a host function on device buffers shares a
 //!   buffer with an operand only if it is declared in place of it;
 //! - no step writes inputs or constants, and a called function writes only its own buffers;
 //! - after a branch, a buffer holds what both sides leave there: the earlier value if neither side writes it, a result
@@ -37,7 +37,7 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{CallHost, Const};
 use crate::plan::{BufferIndex, Content, Dispatch, HostContent, HostStep, Plan, PlanKernel, Step};
-use crate::tir::{Access, BufferId};
+use crate::tir::{Access, BufferId, Update};
 use rustc_hash::{FxHashMap, FxHashSet};
 use state::{Held, State, Writer};
 
@@ -50,6 +50,8 @@ pub(super) struct PlanValues {
     views: FxHashMap<ValueId, ValueId>,
     /// The role of each binding of each kernel.
     kernels: Vec<Vec<Role>>,
+    /// For each kernel, the results that update an operand of its group, with these operands.
+    updates: Vec<Vec<(usize, usize)>>,
 }
 
 /// The role of a binding.
@@ -82,7 +84,15 @@ impl PlanValues {
             };
             k.emitted.bindings.iter().map(|b| at(b.buffer).unwrap_or(Role::Scratch(b.buffer))).collect()
         };
-        PlanValues { views, kernels: kernels.iter().map(roles).collect(), nodes }
+        let updates = |k: &PlanKernel| {
+            let f = module.tensor_functions.get(&k.function)?;
+            let pair = |u: &Update| {
+                Some((f.outputs().position(|b| b == u.result)?, f.inputs().position(|b| Some(b) == u.of)?))
+            };
+            Some(f.updates.iter().filter_map(pair).collect())
+        };
+        let updates = kernels.iter().map(|k| updates(k).unwrap_or_default()).collect();
+        PlanValues { views, kernels: kernels.iter().map(roles).collect(), updates, nodes }
     }
 }
 
@@ -282,27 +292,47 @@ impl Verifier<'_> {
             let node = &self.main.nodes[self.values.nodes[d.group]];
             let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
             let roles = &self.values.kernels[d.kernel];
+            let operand = |i: usize| operands.get(i).map(|&v| self.held(v));
+            let result = |i: usize| node.outputs.get(i).map(|&v| self.held(v));
+            // The results that update an operand, with these.
+            let updates = self.values.updates[d.kernel].iter();
+            let updates: Vec<(Held, Held)> = updates.filter_map(|u| Some((result(u.0)?, operand(u.1)?))).collect();
             let bindings = &self.plan.kernels[d.kernel].emitted.bindings;
             let mut written: Vec<((BufferIndex, u32), Held)> = vec![];
             for ((role, binding), &target) in roles.iter().zip(bindings).zip(&d.buffers) {
                 let held = match *role {
-                    Role::Operand(i) => operands.get(i).map(|&v| self.held(v)),
-                    Role::Result(i) => node.outputs.get(i).map(|&v| self.held(v)),
+                    Role::Operand(i) => operand(i),
+                    Role::Result(i) => result(i),
                     Role::Scratch(b) => Some(Held::Scratch(d.group, b)),
                 };
                 let Some(held) = held else {
                     return fault(&text, "binds an operand that its node does not have".into());
                 };
                 let writes = binding.access == Access::Write;
-                if !writes || begun.contains(&(held, target.1)) {
+                let started = |held: Held| begun.contains(&(held, target.1));
+                let by = updates.iter().find(|u| u.1 == held && started(u.0));
+                if let Some((updated, _)) = by {
+                    // An earlier kernel of the group has begun to store the result, which keeps what is read here.
+                    self.expect_slice(state, *updated, target, &text)?;
+                } else if !writes || started(held) {
                     self.expect_slice(state, held, target, &text)?;
+                } else if let Some((_, kept)) = updates.iter().find(|u| u.0 == held) {
+                    self.expect_slice(state, *kept, target, &text)?;
                 }
                 if writes {
                     self.check_write(target.0, &text)?;
                     written.push((target, held));
                 }
             }
-            self.check_apart(d, &written, &text)?;
+            let mut bound: Vec<(BufferIndex, u32)> = vec![];
+            for (role, &target) in roles.iter().zip(&d.buffers) {
+                let held = if let Role::Operand(i) = *role { operand(i) } else { None };
+                let kept = |w: &((BufferIndex, u32), Held)| held.is_some_and(|h| updates.contains(&(w.1, h)));
+                if !written.iter().any(|w| w.0 == target && kept(w)) {
+                    bound.push(target);
+                }
+            }
+            self.check_apart(&bound, &written, &text)?;
             let writer = self.writer(text);
             for (target, held) in written {
                 begun.insert((held, target.1));
@@ -314,10 +344,15 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A dispatch binds each buffer that it writes only once.
-    fn check_apart(&self, d: &Dispatch, written: &[((BufferIndex, u32), Held)], text: &str) -> Verified<()> {
+    /// A dispatch binds each buffer that it writes only once, among those of `bound`.
+    fn check_apart(
+        &self,
+        bound: &[(BufferIndex, u32)],
+        written: &[((BufferIndex, u32), Held)],
+        text: &str,
+    ) -> Verified<()> {
         for (target, held) in written {
-            if d.buffers.iter().filter(|b| *b == target).count() > 1 {
+            if bound.iter().filter(|b| *b == target).count() > 1 {
                 let name = self.name_of(*held);
                 return fault(
                     text,

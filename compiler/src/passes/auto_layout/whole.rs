@@ -5,9 +5,9 @@ use super::blocks::{channels_first, on_blocks, stands_in_nhwc, visit_block};
 use super::pins::{Anchors, Pins};
 use crate::cost::{TIME_NOISE, Weighed};
 use crate::fingerprint::Fingerprint;
-use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::graph::{Function, Module, NodeId};
 use crate::ops::control::Const;
-use crate::passes::fusion_kind::group_expression;
+use crate::passes::fusion_kind::kernel_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassBase, PassContext, PassError, Sequential};
 use crate::tir::{BufferId, TensorFunction};
@@ -172,23 +172,7 @@ impl Whole {
 fn group(module: &Module, f: &Function, n: NodeId) -> Option<Group> {
     let node = &f.nodes[n];
     let callee = module.functions.get(&node.op.callee()?).filter(|c| c.primitive)?;
-    let inside: Vec<NodeId> =
-        callee.blocks[callee.body].nodes.iter().copied().filter(|&i| !callee.nodes[i].op.is::<Const>()).collect();
-    if inside.iter().all(|&i| is_view(callee, i)) {
-        return None;
-    }
-    let (expression, outside, _) = group_expression(module, callee, &inside).ok()?;
-    let operand = |v: ValueId| callee.params().iter().position(|p| *p == v).and_then(|i| *node.inputs.get(i)?);
-    let literal = |v: ValueId| callee.def_op::<Const>(v).is_some();
-    let constant = |v: ValueId| literal(v) || operand(v).is_some_and(|v| f.def_op::<Const>(v).is_some());
-    let mut constants: Vec<BufferId> = outside.iter().filter(|(v, _)| constant(**v)).map(|(_, b)| *b).collect();
-    constants.sort_unstable();
+    let constant = |i: usize| node.inputs.get(i).copied().flatten().is_some_and(|v| f.def_op::<Const>(v).is_some());
+    let (expression, constants) = kernel_expression(module, callee, &constant)?;
     Some(Group { expression, constants, calls: 0 })
-}
-
-/// True for a node that gives its operand's data another shape and moves nothing.
-fn is_view(f: &Function, n: NodeId) -> bool {
-    let node = &f.nodes[n];
-    let shape = node.inputs.first().copied().flatten().map(|v| &f.ty(v).shape);
-    node.op.is_view() || shape.is_some_and(|s| node.op.moves_axes(s) == Some(false))
 }

@@ -71,6 +71,9 @@ fn check_buffer(f: &TensorFunction, views: &[View<'_>], b: BufferId) -> Result<(
         overwritten(f, l)?;
     }
     let boxes: Option<Vec<Vec<(i64, i64)>>> = leaves.iter().map(|l| covered(f, l)).collect();
+    if f.update(b).is_some() {
+        return Ok(());
+    }
     match boxes {
         Some(list) if list.len() == 1 && list[0].is_empty() => Ok(()),
         Some(list) if exactly_once(&list, buffer) => Ok(()),

@@ -124,7 +124,7 @@ enum Work {
 
 /// `None` when the interpreter has to run the function.
 fn plan(f: &TensorFunction) -> Option<Vec<StagePlan>> {
-    let stages = f.stages()?;
+    let stages = f.stages().filter(|_| f.updates.is_empty())?;
     let mut written: Vec<BufferId> = f.inputs().collect();
     let mut out = Vec::with_capacity(stages.len());
     for stage in &stages {

@@ -38,6 +38,9 @@ impl TensorFunction {
             p.buffer = rename(p.buffer);
             *p.packer = p.packer.canonical();
         }
+        for u in &mut out.updates {
+            (u.result, u.of) = (rename(u.result), u.of.map(rename));
+        }
         out.body = rename_stmt(&self.body, &rename);
         out
     }

@@ -4,7 +4,7 @@
 //! counts. The function's own name, the applied instructions and the provenance do not count: they do not change the
 //! kernels.
 
-use super::{Block, Buffer, BufferId, Cond, Expr, For, Prepack, Reduce, Scalar, Stmt, TensorFunction};
+use super::{Block, Buffer, BufferId, Cond, Expr, For, Prepack, Reduce, Scalar, Stmt, TensorFunction, Update};
 use crate::arena::Id;
 use crate::attr::Attr;
 use crate::fingerprint::{Fingerprint, Fingerprinter};
@@ -27,7 +27,18 @@ fn variant(w: &mut Fingerprinter, v: impl std::fmt::Debug) {
 
 impl Fingerprinter {
     fn function(&mut self, f: &TensorFunction) {
-        let TensorFunction { name: _, params, symbols, buffers, body, trace: _, pending, prepacks, provenance: _ } = f;
+        let TensorFunction {
+            name: _,
+            params,
+            symbols,
+            buffers,
+            body,
+            trace: _,
+            pending,
+            prepacks,
+            updates,
+            provenance: _,
+        } = f;
         self.list(params.iter(), |w, p| {
             w.buffer_id(p.buffer);
             variant(w, p.access);
@@ -44,6 +55,10 @@ impl Fingerprinter {
         self.list(prepacks.iter(), |w, Prepack { buffer, packer }| {
             w.buffer_id(*buffer);
             w.part(packer.fingerprint());
+        });
+        self.list(updates.iter(), |w, Update { result, of }| {
+            w.buffer_id(*result);
+            w.number(of.map_or(-1, |b| b.index() as i64));
         });
     }
 

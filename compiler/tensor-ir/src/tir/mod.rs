@@ -149,7 +149,7 @@ impl Buffer {
 pub enum Access {
     /// Only read.
     Read,
-    /// Written completely; its old content is not read.
+    /// Written; completely, unless there is an [`Update`] of it.
     Write,
 }
 
@@ -160,6 +160,16 @@ pub struct Param {
     pub buffer: BufferId,
     /// Its direction.
     pub access: Access,
+}
+
+/// A write parameter of which the function stores a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Update {
+    /// The write parameter.
+    pub result: BufferId,
+    /// The read parameter whose elements the others are: a caller gives both the same memory. Its loads never touch
+    /// an element that is stored. Without one the others are not specified.
+    pub of: Option<BufferId>,
 }
 
 /// A physical rearrangement of a read parameter that the caller does once (prepacking): the tensor function
@@ -193,6 +203,8 @@ pub struct TensorFunction {
     pub pending: Vec<InstrRef>,
     /// Parameters that are prepacked.
     pub prepacks: Vec<Prepack>,
+    /// Results that are stored in part.
+    pub updates: Vec<Update>,
     /// The loops and blocks that the instructions of the trace made and changed.
     pub provenance: Provenance,
 }
@@ -349,6 +361,7 @@ impl TensorFunction {
             trace: vec![],
             pending: vec![],
             prepacks: vec![],
+            updates: vec![],
             provenance: Provenance::default(),
         }
     }
@@ -359,6 +372,14 @@ impl TensorFunction {
     /// Buffers of the write parameters.
     pub fn outputs(&self) -> impl Iterator<Item = BufferId> + '_ {
         self.params.iter().filter(|p| p.access == Access::Write).map(|p| p.buffer)
+    }
+    /// The update of this result, if it is stored in part.
+    pub fn update(&self, result: BufferId) -> Option<&Update> {
+        self.updates.iter().find(|u| u.result == result)
+    }
+    /// The buffer in whose memory `b` is: the result, for an operand that is updated.
+    pub fn memory_of(&self, b: BufferId) -> BufferId {
+        self.updates.iter().find(|u| u.of == Some(b)).map_or(b, |u| u.result)
     }
     /// The stages, when the body is still a sequence of perfect serial nests; `None` once scheduled otherwise.
     pub fn stages(&self) -> Option<Vec<Stage<'_>>> {

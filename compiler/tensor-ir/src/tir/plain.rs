@@ -16,6 +16,9 @@ impl TensorFunction {
     /// # Errors
     /// Why the function is not plain.
     pub fn plain_stages(&self) -> Result<Vec<Stage<'_>>, String> {
+        if !self.updates.is_empty() {
+            return Err("it stores a part of a result".into());
+        }
         if !self.pending.is_empty() || !self.trace.is_empty() || !self.kernels().is_empty() || !self.prepacks.is_empty()
         {
             return Err("it has a schedule of its own".into());

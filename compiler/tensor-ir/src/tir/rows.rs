@@ -28,7 +28,8 @@ impl TensorFunction {
         let [stage] = stages.as_slice() else { return None };
         let mut outputs = self.params.iter().filter(|p| p.access == Access::Write);
         let (Some(output), None) = (outputs.next(), outputs.next()) else { return None };
-        if stage.block.buffer != output.buffer || stage.block.reduce.is_some() || !stage.block.guards.is_empty() {
+        let whole = self.updates.is_empty() && stage.block.buffer == output.buffer;
+        if !whole || stage.block.reduce.is_some() || !stage.block.guards.is_empty() {
             return None;
         }
         let shape = crate::int::const_dims(&self.buffers[output.buffer].shape)?;

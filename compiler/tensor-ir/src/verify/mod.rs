@@ -16,6 +16,7 @@
 //! - a reduction that sets its identity itself has no condition that may skip the first iteration of its loops;
 //! - loops over lanes and operations on matrices are inside loops over subgroups, and not inside loops over threads;
 //!   the nest of an operation is that of its intrinsic; in kernels, only operations access fragments;
+//! - updates: a write parameter, and a read parameter of its form that is in no other update;
 //! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
 //!
 //! Not checked here: that accesses are in bounds, that results are written completely, and that threads do not race

@@ -41,6 +41,7 @@ pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
         bounds: OnceCell::new(),
     };
     v.params();
+    v.updates();
     v.buffers();
     for (i, &(name, low, high)) in f.symbols.iter().enumerate() {
         if !v.vars.insert(name) {
@@ -77,6 +78,27 @@ impl Verifier<'_> {
                 self.error(&place, "a read parameter stands after a write parameter");
             }
             writes |= p.access == Access::Write;
+        }
+    }
+    fn updates(&mut self) {
+        let f = self.f;
+        for u in &f.updates {
+            let place = format!("update of {}", f.buffer_text(u.result));
+            if !f.outputs().any(|b| b == u.result) {
+                self.error(&place, "it is no write parameter");
+            }
+            let form = |b: BufferId| f.buffers.get(b).map(|b| (b.dtype, b.encoding));
+            if let Some(of) = u.of
+                && (!f.inputs().any(|b| b == of) || form(of) != form(u.result))
+            {
+                self.error(&place, format!("{} is no read parameter of this form", f.buffer_text(of)));
+            }
+            if u.of.is_some_and(|of| f.declared_shape(of) != f.declared_shape(u.result)) {
+                self.error(&place, "the operand has another shape");
+            }
+            if f.updates.iter().filter(|v| v.result == u.result || (v.of.is_some() && v.of == u.of)).count() > 1 {
+                self.error(&place, "two updates share a parameter");
+            }
         }
     }
     fn buffers(&mut self) {

@@ -23,6 +23,9 @@ pub(in crate::interpreter) fn interpret(
     let mut m: Machine<Num> = Machine::new(f, resolver.count, None, subgroup)?;
     for (b, t) in f.inputs().zip(inputs) {
         m.stores[b.index()] = vec![Memory::Dense(read_tensor(t))];
+        for u in f.updates.iter().filter(|u| u.of == Some(b)) {
+            m.stores[u.result.index()] = vec![Memory::Dense(read_tensor(t))];
+        }
     }
     m.run_top(&code)?;
     outputs

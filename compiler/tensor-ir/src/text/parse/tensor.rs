@@ -6,7 +6,7 @@ use crate::text::lexer::Tok;
 use crate::text::print::combiner_word;
 use crate::tir::{
     Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, MatrixRole, Param, Prepack, Reduce, Scope,
-    StageSet, Stmt, TensorFunction,
+    StageSet, Stmt, TensorFunction, Update,
 };
 use rustc_hash::FxHashMap;
 
@@ -60,6 +60,10 @@ impl Parser<'_> {
                 self.expect_punct("=")?;
                 self.expect_word("tensor")?;
                 f.prepacks.push(Prepack { buffer, packer: Box::new(self.tensor_function()?) });
+            } else if self.eat_word("update") {
+                let result = self.buffer()?;
+                let of = if self.eat_word("of") { Some(self.buffer()?) } else { None };
+                f.updates.push(Update { result, of });
             } else if self.eat_word("applied") {
                 f.trace.extend(self.trace()?);
             } else if self.eat_word("schedule") {

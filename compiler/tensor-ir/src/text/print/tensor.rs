@@ -66,6 +66,10 @@ impl Printer<'_> {
         for b in f.buffers.ids().filter(|&b| f.params.iter().all(|p| p.buffer != b)) {
             self.line(&format!("buffer {}", print_buffer(f, b, false)));
         }
+        for u in &f.updates {
+            let of = u.of.map(|b| format!(" of {}", buffer_name(Some(f), b)));
+            self.line(&format!("update {}{}", buffer_name(Some(f), u.result), of.unwrap_or_default()));
+        }
         for p in &f.prepacks {
             let mut inner = Printer { f: &p.packer, out: String::new(), indent: self.indent };
             inner.function(&format!("prepack {} = tensor", buffer_name(Some(f), p.buffer)));
