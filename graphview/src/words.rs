@@ -10,6 +10,10 @@ pub const WORDS: &[(&str, &str)] = &[
          one bank at different addresses wait for each other",
     ),
     ("columns", "choice of a schedule: columns of the result that one thread computes"),
+    (
+        "concat-parts",
+        "pass: a kernel stores its result where a concat would copy it, and others that read it read it there",
+    ),
     ("depth", "choice of a schedule: steps of the reduction that are loaded at a time"),
     (
         "direct",

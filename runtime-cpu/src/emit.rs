@@ -40,9 +40,16 @@ impl Kernel {
         (function.body, function.trace, function.pending, function.prepacks) = (body, vec![], vec![], vec![]);
         Ok(Kernel { function, kernel, programs: Mutex::default() })
     }
+    /// It leaves elements of a result as they are.
+    pub(crate) fn stores_parts(&self) -> bool {
+        !self.function.updates.is_empty()
+    }
     /// The kernel of an unscheduled function as a whole; `None` if it keeps intermediate results in memory, or elements
     /// that kernels hold otherwise than tensors do.
     pub(crate) fn of_function(f: &TensorFunction) -> Option<Kernel> {
+        if !f.updates.is_empty() {
+            return None;
+        }
         let is_byte = |b: &Buffer| matches!(b.dtype, DType::U8 | DType::I8);
         let plain = |b: &Buffer| {
             let float = matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16);

@@ -65,6 +65,9 @@ impl Run<'_> {
         }
         let buffer = &self.session.plan.buffers[view.buffer];
         let mut memory = reserve(buffer.bytes as usize).ok()?;
+        if self.session.stores_parts {
+            memory.resize(buffer.bytes as usize, 0);
+        }
         let at: *mut u8 = memory.as_mut_ptr();
         at.cast::<u64>().is_aligned().then(|| {
             self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
@@ -104,7 +107,7 @@ impl Run<'_> {
     fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
         let Some(mut memory) = self.results[number].take() else { return self.read(view) };
         // SAFETY: there is room for the buffer, which is no shorter, and kernels have written every element: the
-        // compiler has proved its schedules complete.
+        // compiler has proved its schedules complete, but for those that store parts, where the memory was zeroed.
         unsafe { memory.set_len(bytes_of(view)) };
         Tensor::from_bytes(view.dtype, view.shape.clone(), memory.into()).map_err(CpuError::Internal)
     }

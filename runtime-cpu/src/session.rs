@@ -28,6 +28,8 @@ pub struct Session {
     pub(crate) plan: Plan,
     /// The plan may come from a stranger: what would be a bug is an error of its file.
     pub(crate) is_foreign: bool,
+    /// Kernels leave elements of results as they are.
+    pub(crate) stores_parts: bool,
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
@@ -49,7 +51,7 @@ pub(crate) struct Run<'s> {
     /// Rows of what loops collect without an end.
     rows: FxHashMap<usize, usize>,
     log: Option<Log>,
-    /// Memory that results are computed into, by their place among the outputs; its length is 0.
+    /// Memory that results are computed into, by their place among the outputs; its length does not matter.
     pub results: Vec<Option<Vec<u8>>>,
 }
 
@@ -77,14 +79,16 @@ impl Session {
         load: &dyn Fn(Name) -> Result<Tensor, Fault>,
         ready: &dyn Fn(usize) -> Option<Bytes>,
     ) -> Result<Session, CpuError> {
+        let mut stores_parts = false;
         for k in &plan.kernels {
-            kernel_of(k.emitted.module.as_ref(), &k.name)?;
+            stores_parts |= kernel_of(k.emitted.module.as_ref(), &k.name)?.stores_parts();
         }
         let constants = Constants::load(plan, load, ready, processor.isa())?;
         Ok(Session {
             processor,
             plan: plan.clone(),
             is_foreign: false,
+            stores_parts,
             constants,
             free: Mutex::default(),
             numbers: OnceLock::new(),
@@ -94,8 +98,9 @@ impl Session {
     /// A session with the same constants for another plan: one with the same kernels and constants, for other sizes.
     pub fn with_plan(&self, plan: Plan) -> Session {
         let constants = self.constants.of(&plan.same_constants(&self.plan));
-        let (processor, is_foreign) = (self.processor.clone(), self.is_foreign);
-        Session { processor, plan, is_foreign, constants, free: Mutex::default(), numbers: OnceLock::new() }
+        let Session { is_foreign, stores_parts, .. } = *self;
+        let (processor, free, numbers) = (self.processor.clone(), Mutex::default(), OnceLock::new());
+        Session { processor, plan, is_foreign, stores_parts, constants, free, numbers }
     }
 
     /// The session, whose plan may come from a stranger's file: if a run fails where it never should, that is

@@ -166,14 +166,7 @@ pub(crate) fn plan_layouts(
     Ok(layouts)
 }
 
-fn note_access(
-    f: &TensorFunction,
-    u: &mut Usage,
-    b: BufferId,
-    indices: &[Int],
-    leaf: &Leaf,
-    ranges: &mut Facts,
-) {
+fn note_access(f: &TensorFunction, u: &mut Usage, b: BufferId, indices: &[Int], leaf: &Leaf, ranges: &mut Facts) {
     u.matrices |= !leaf.tensor.is_empty();
     if matches!(f.buffers[b].scope, Scope::Fragment(_)) {
         return;

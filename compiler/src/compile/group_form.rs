@@ -42,6 +42,9 @@ pub(super) fn lower(
     if is_view(t) {
         return Form::View;
     }
+    if !t.updates_are_apart() {
+        return Form::Host(OVERWRITES.into());
+    }
     if t.buffers.iter().any(|(_, b)| b.numel().is(0)) {
         return Form::Host("a tensor has no elements".into());
     }
@@ -58,6 +61,9 @@ pub(super) fn lower(
         Err(why) => Form::Host(why),
     }
 }
+
+/// Why an update is no kernel.
+const OVERWRITES: &str = "it may read what it overwrites";
 
 /// Bytes of a result that the host computes beside a copy of the operand, at most.
 const MOST_ON_HOST: usize = 1 << 22;
@@ -91,6 +97,9 @@ pub(super) fn written(module: &Module, main: &Function, n: NodeId, callee: Name,
     }
     if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v, profile)) {
         return Form::Host(why);
+    }
+    if !t.updates_are_apart() {
+        return Form::Host(OVERWRITES.into());
     }
     if t.pending.is_empty()
         && t.kernels().is_empty()

@@ -71,7 +71,8 @@ mod tests {
     fn keeps_what_is_not_stored() {
         let of = Tensor::from_vec(vec![2, 4], (0..8i64).collect());
         let (a, b) = (Tensor::from_vec(vec![2, 1], vec![10i64, 20]), Tensor::from_vec(vec![2, 2], vec![1i64, 2, 3, 4]));
-        let insert = |starts: &[i64]| Insert { axis: 1, starts: starts.iter().map(|n| Int::new(*n)).collect(), size: 4.into() };
+        let insert =
+            |starts: &[i64]| Insert { axis: 1, starts: starts.iter().map(|n| Int::new(*n)).collect(), size: 4.into() };
         assert_eq!(run(insert(&[3]), &[&a, &of]).to_i64_vec(), [0, 1, 2, 10, 4, 5, 6, 20]);
         assert_eq!(run(insert(&[0, 1]), &[&a, &b, &of]).to_i64_vec(), [10, 1, 2, 3, 20, 3, 4, 7]);
         assert_eq!(run(insert(&[0, 1, 3]), &[&a, &b, &a]).to_i64_vec(), [10, 1, 2, 10, 20, 3, 4, 20]);

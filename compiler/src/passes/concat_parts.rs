@@ -207,6 +207,9 @@ impl Groups<'_> {
             let Some((expression, constants)) = kernel_expression(self.module, &d.callee, &is_const) else {
                 return Some(0.0);
             };
+            if !expression.updates_are_apart() {
+                return None;
+            }
             let found = self.costs.function(&expression, &constants);
             found.as_ref().as_ref().ok().map(|e| e.total())
         };
@@ -289,11 +292,8 @@ impl Groups<'_> {
         for (i, &value) in own.inputs.iter().enumerate() {
             let Some(value) = value else { continue };
             let arg = own.callee.params()[i];
-            let of: Vec<(Part, Part)> = sources
-                .iter()
-                .zip(parts)
-                .filter_map(|(s, p)| s.filter(|s| s.0 == arg).map(|s| (s.1, p.1)))
-                .collect();
+            let of: Vec<(Part, Part)> =
+                sources.iter().zip(parts).filter_map(|(s, p)| s.filter(|s| s.0 == arg).map(|s| (s.1, p.1))).collect();
             let size = self.f.ty(value).shape.get(axis).and_then(Int::as_const).and_then(|n| usize::try_from(n).ok());
             let (Some(size), Some(first)) = (size, of.first()) else { continue };
             let Some(start) = first.1.start.checked_sub(first.0.start) else { continue };
@@ -387,8 +387,7 @@ impl Groups<'_> {
             let at = source(f, v, plan.axis).and_then(|s| f.params().iter().position(|p| *p == s.0));
             at.is_some_and(|i| placed.iter().any(|p| d.inputs[i] == Some(p.value)))
         };
-        let left: Vec<(ValueId, usize)> =
-            plan.parts.iter().filter(|p| !taken(p.0)).map(|p| (p.0, p.1.start)).collect();
+        let left: Vec<(ValueId, usize)> = plan.parts.iter().filter(|p| !taken(p.0)).map(|p| (p.0, p.1.start)).collect();
         if left.is_empty() {
             return false;
         }

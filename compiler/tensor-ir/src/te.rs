@@ -14,7 +14,8 @@ use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tensor_type::TensorType;
 use crate::tir::{
-    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction, Update,
+    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
+    Update,
 };
 use rustc_hash::FxHashMap;
 
