@@ -7,6 +7,7 @@ use crate::graph::TensorType;
 use crate::int::{Bounds, Int, simplify};
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
+use crate::tir::FusionKind;
 
 /// ONNX importers: none makes these ops.
 pub const ONNX: &[OnnxImport] = &[];
@@ -50,6 +51,10 @@ impl Op for Insert {
             Some(of) if *of != out => Err(format!("the last operand is {of:?}, the result {out:?}").into()),
             _ => Ok(vec![out]),
         }
+    }
+    /// No op joins its kernel but those that `concat-parts` puts in front of it.
+    fn fusion_kind(&self) -> Option<FusionKind> {
+        Some(FusionKind::Opaque)
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let axis = normalize_axis(self.axis, cx.output_type(0).rank())?;

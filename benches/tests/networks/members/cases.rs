@@ -161,6 +161,7 @@ pub const CASES: &[(&str, &[&str])] = &[
     ("shape", &["shape %x"]),
     ("size", &["size %x"]),
     ("concat", &["concat %x, %u {axis=1}", "concat %u, %x {axis=3}", "concat %x, %p, %u {axis=2}"]),
+    ("insert", &["insert %upd, %u {axis=3, starts=[1], size=$w}"]),
     ("split", &["split %x {axis=3, sizes=[1,7]}"]),
     (
         "slice",
