@@ -67,6 +67,8 @@ pub(crate) struct KernelEmitter<'a> {
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
     /// No thread waits for others, and each stores often.
     pub long_without_barriers: bool,
+    /// Whether it has operations on matrices.
+    pub on_matrices: bool,
 }
 
 impl<'a> KernelEmitter<'a> {
@@ -101,6 +103,7 @@ impl<'a> KernelEmitter<'a> {
             has_task: None,
             subgroup_builtins: vec![],
             long_without_barriers: false,
+            on_matrices: false,
         }
     }
 
@@ -168,6 +171,7 @@ impl<'a> KernelEmitter<'a> {
         self.declare_symbols();
         self.workgroup.1 = grid.most_along_x();
         self.long_without_barriers = root.is_long_without_barriers();
+        root.visit_leaves(&mut |leaf| self.on_matrices |= !leaf.tensor.is_empty());
         let beyond = self.axis_variables(grid)?;
         self.ranges.assume(&self.axes.open_ends());
         match beyond {

@@ -107,7 +107,9 @@ impl KernelEmitter<'_> {
     /// Whether a loop of this body is to stay one.
     fn keeps_loop(&self, body: &Node) -> bool {
         if !body.needs_uniform_flow(&|_| false) {
-            return self.long_without_barriers && self.profile.keeps_loops_without_barriers();
+            let long = self.long_without_barriers && self.profile.keeps_loops_without_barriers();
+            // Rows between two products (softmax), whose rounds would all live beside what they share.
+            return long || self.on_matrices && self.profile.keeps_loops(true);
         }
         let mut matrices = false;
         body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());

@@ -36,6 +36,8 @@ pub(in crate::schedule) struct Holdings {
     pub windows: Option<i64>,
     /// Whether functions (exponentials, error functions) are computed of its results.
     pub functions: bool,
+    /// Registers for what else the kernel computes, before and after the product.
+    pub others: i64,
 }
 
 /// Bytes of a packed word.
@@ -154,6 +156,7 @@ impl<'f> Product<'f> {
             computed: self.computed(),
             windows: self.windows(),
             functions,
+            others: 0,
         }
     }
     /// Counts a kernel with this tile: both operands and the products.

@@ -2,16 +2,18 @@
 //! transformed results.
 //!
 //! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) are stored
-//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product reads
-//! the scores as its left operand, with the function's elementwise ops applied, one K step at a time. So no score is
-//! stored in device memory, and accumulators are never rescaled. Both products are those of `matmul_tiled` or
-//! `matmul_matrix`, in tiles of the block's rows.
+//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product's left
+//! operand is computed of the scores by the function's elementwise ops: on vectors one K step at a time, on matrix
+//! units all of it before the first step. So no score is stored in device memory, and accumulators are never rescaled.
+//! Both products are those of `matmul_tiled` or `matmul_matrix`, in tiles of the block's rows. On matrix units the left
+//! operand of the first product is loaded once for all tiles of columns, and buffers that are used one after another
+//! share memory.
 
 use super::analysis::{Contraction, contraction, whole_unit};
 use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
 use super::decline::Decline;
-use super::matmul_matrix::FragmentProduct;
+use super::matmul_matrix::{FragmentProduct, LeftOperand};
 use super::matmul_tiled::{TileLoops, accumulate, fuse_output, split_tile};
 use super::matrix_tile::{self, Matrix, PLAIN};
 use super::predict::with_parameters;
@@ -24,7 +26,7 @@ use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate_scheduled, holdings};
-use crate::schedule::{Axis, ComputeAt, LocalScope, MergeBuffers, SplitEpilogue};
+use crate::schedule::{Axis, ComputeAt, LocalScope, MergeBuffers, SplitEpilogue, TransformLayout};
 use crate::tir::analysis::operands::without_casts;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use std::any::Any;
@@ -38,9 +40,12 @@ const DEPTH: i64 = 16;
 const MATRIX_DEPTH: i64 = 32;
 /// Threads along x on matrix units, which share a row.
 const ACROSS: i64 = 16;
-/// Subgroups along rows and columns of a block that is several matrices high, and of one that is a single matrix.
-const OF_ROWS: &[(i64, i64)] = &[(2, 2)];
+/// Subgroups along rows and columns of a block that is one matrix high, two, and more.
 const OF_ROW: &[(i64, i64)] = &[(1, 4), (1, 2)];
+const OF_TWO: &[(i64, i64)] = &[(2, 2), (1, 4), (1, 2)];
+const OF_ROWS: &[(i64, i64)] = &[(2, 2)];
+/// Registers of a lane for addresses of the rest of the kernel, which compilers compute at its start.
+const ADDRESSES: i64 = 12;
 /// Workgroup memory in bytes that every API has: DX12 and browsers refuse more.
 const PORTABLE: u64 = 32 << 10;
 /// How much more a kernel may cost that needs no more than that.
@@ -257,9 +262,16 @@ impl Plan {
         let ScheduleTarget { profile: p, options } = target;
         let wanted = p.model().product_units || options.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
-        let [scores, mut mix] = self.holdings;
-        // A thread computes its weights one by one, of scores in workgroup memory.
-        mix.vectors[0] = false;
+        // Left operands are in workgroup memory before the first step, and where neighbours of the right one lie along
+        // columns, they are copied in blocks.
+        let blocks = self.size.1 % PIECE == 0;
+        let [scores, mix] = self.holdings.map(|h| Holdings {
+            vectors: [true, h.vectors[1] || blocks],
+            wide: [false, h.wide[1]],
+            others: ADDRESSES,
+            computed: [None, h.computed[1]],
+            ..h
+        });
         let of = |rows: i64, matrix: Matrix, subgroups: (i64, i64)| {
             let pieces = (rows / matrix.m / subgroups.0, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::FragmentTile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
@@ -270,7 +282,11 @@ impl Plan {
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
         let whole = |m: Matrix| rows().filter(move |r| r % m.m == 0);
-        let subgroups = |r: i64, m: Matrix| if r == m.m { OF_ROW } else { OF_ROWS }.iter();
+        let subgroups = |r: i64, m: Matrix| match r / m.m {
+            1 => OF_ROW.iter(),
+            2 => OF_TWO.iter(),
+            _ => OF_ROWS.iter(),
+        };
         let on_matrices = matrix
             .into_iter()
             .flat_map(|m| whole(m).flat_map(move |r| subgroups(r, m).filter_map(move |s| of(r, m, *s))));
@@ -358,23 +374,30 @@ impl Plan {
     ) -> Result<(), Decline> {
         let all = tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1);
         let threads = (ACROSS.min(all), (all / ACROSS).max(1));
-        let product = |reduce: Name, contraction| FragmentProduct { reduce, contraction, matrix, tile, threads };
-        let (scores, mix) = (product(self.parts.scores, &self.scores), product(self.parts.mix, &self.mix));
-        mix.split_results(sketch)?;
-        scores.split_results(sketch)?;
+        let product = |reduce, contraction, left| FragmentProduct { reduce, contraction, matrix, tile, threads, left };
+        product(self.parts.mix, &self.mix, LeftOperand::EachStep).split_results(sketch)?;
+        product(self.parts.scores, &self.scores, LeftOperand::EachStep).split_results(sketch)?;
         let [m, n] = fuse_output(sketch, self.output, &self.mix)?;
-        let of_mix = mix.split_tile(sketch, [m, n])?;
+        let of_mix = product(self.parts.mix, &self.mix, LeftOperand::EachStep).split_tile(sketch, [m, n])?;
         let [rows, columns] = of_mix.tiles;
+        let mix = product(self.parts.mix, &self.mix, LeftOperand::Rows(columns));
+        let scores = product(self.parts.scores, &self.scores, LeftOperand::Whole(columns));
         sketch.bind(rows, Axis::GroupY)?;
         sketch.bind(columns, Axis::GroupX)?;
         mix.place(sketch, &of_mix)?;
         self.place_rows(sketch, columns, threads)?;
+        if self.keys % PIECE != 0 {
+            sketch.apply(TransformLayout { buffer: self.parts.scores, splits: vec![0, PIECE], order: vec![] })?;
+        }
         let loops = self.loops_of_scores(sketch, columns)?;
         let of_scores = scores.split_tile(sketch, loops)?;
         scores.place(sketch, &of_scores)?;
         scores.accumulate(sketch, &of_scores)?;
         mix.accumulate(sketch, &of_mix)?;
-        share_memory(sketch, [scores.result(), mix.result()]);
+        let rows = self.parts.rows.iter().map(|r| Name::new(&format!("{r}_part")));
+        share_memory(sketch, &[scores.result(), mix.result()]);
+        share_memory(sketch, &[scores.right(), mix.right()]);
+        share_memory(sketch, &rows.collect::<Vec<Name>>());
         Ok(())
     }
     /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
@@ -392,12 +415,15 @@ impl Plan {
     }
 }
 
-/// Lets the second block store to the workgroup memory of the first, if that is of the same form.
-fn share_memory(sketch: &mut Sketch<'_>, blocks: [Name; 2]) {
-    let buffers = blocks.map(|b| sketch.view().block(b).map(|b| sketch.f.buffers[b.buffer].name));
-    if let [Some(into), Some(buffer)] = buffers {
-        // If it is refused, both stay as they are.
-        sketch.apply(MergeBuffers { buffer, into }).ok();
+/// Lets the other blocks store to the workgroup memory of the first one, if that is of the same form.
+fn share_memory(sketch: &mut Sketch<'_>, blocks: &[Name]) {
+    let name = |b: &Name| sketch.view().block(*b).map(|b| sketch.f.buffers[b.buffer].name);
+    let buffers: Vec<Name> = blocks.iter().filter_map(name).collect();
+    if let [into, others @ ..] = buffers.as_slice() {
+        for buffer in others {
+            // If it is refused, both stay as they are.
+            sketch.apply(MergeBuffers { buffer: *buffer, into: *into }).ok();
+        }
     }
 }
 
@@ -425,5 +451,13 @@ fn reduce_rows(sketch: &mut Sketch<'_>, block: Name, at: Name, threads: (i64, i6
     let parts = sketch.split(rows, &[threads.1.min(count), 0], &["t", "i"])?;
     sketch.bind(parts[0], Axis::LocalY)?;
     let team = Team { at, threads: threads.0, axis: Axis::LocalX, how: Combination::Tree };
-    reduce_over_threads(sketch, block, team)
+    reduce_over_threads(sketch, block, team)?;
+    // Threads that have another row read the same part at once.
+    let part = Name::new(&format!("{block}_part"));
+    let rank = sketch.f.buffers.iter().find(|b| b.1.name == part).map_or(0, |b| b.1.shape.len());
+    if rank < 2 {
+        return Ok(());
+    }
+    let order: Vec<usize> = [rank - 1].into_iter().chain(0..rank - 1).collect();
+    Ok(sketch.apply(TransformLayout { buffer: part, splits: vec![], order })?)
 }

@@ -159,7 +159,7 @@ fn long_rows_do_not_fit_workgroup_memory() {
 #[test]
 fn workgroup_memory_is_no_more_than_every_api_has() {
     let f = of_halves([12, 197, 197, 64], SCORES[1]);
-    for name in ["navi31", "ada"] {
+    for name in ["navi31", "ada", "bmg"] {
         let p = DeviceProfile::named(name).expect("a profile");
         let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(s.rule, "attention", "{:?}", s.declined);

@@ -15,7 +15,9 @@
 
 use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
-use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_bytes};
+use super::cooperate::{
+    ThreadRange, copy_across, copy_by_part, copy_cooperatively, copy_rows, loaded_bytes, store_across,
+};
 use super::decline::Decline;
 use super::direct;
 use super::matmul_tiled::fuse_output;
@@ -228,6 +230,19 @@ pub(super) struct FragmentProduct<'c> {
     pub tile: FragmentTile,
     /// Threads of the workgroup, along x and y.
     pub threads: (i64, i64),
+    /// How the left operand comes to workgroup memory.
+    pub left: LeftOperand,
+}
+
+/// When a product on matrix units stores its left operand in workgroup memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeftOperand {
+    /// Each K step stores its part.
+    EachStep,
+    /// All of it is stored before the K steps, in this loop.
+    Whole(Name),
+    /// The same, where elements of a row are computed of values that they share.
+    Rows(Name),
 }
 
 fn compute(
@@ -242,7 +257,7 @@ fn compute(
         pack_right(sketch, c)?;
     }
     let threads = (tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1), 1);
-    let product = FragmentProduct { reduce, contraction: c, matrix, tile, threads };
+    let product = FragmentProduct { reduce, contraction: c, matrix, tile, threads, left: LeftOperand::EachStep };
     product.split_results(sketch)?;
     let [m, n] = fuse_output(sketch, unit.output, c)?;
     let loops = product.split_tile(sketch, [m, n])?;
@@ -271,6 +286,10 @@ impl FragmentProduct<'_> {
     /// The block that takes results from the fragments.
     pub(super) fn result(&self) -> Name {
         Name::new(&format!("{}_tile", self.reduce))
+    }
+    /// The block that stores the right operand's tiles.
+    pub(super) fn right(&self) -> Name {
+        Name::new(&format!("{}_b", self.reduce))
     }
     /// Gives the accumulators a block of their own, which stores them.
     pub(super) fn split_results(&self, sketch: &mut Sketch<'_>) -> Result<(), Decline> {
@@ -309,7 +328,7 @@ impl FragmentProduct<'_> {
 }
 
 fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Loops) -> Result<(), Decline> {
-    let FragmentProduct { reduce, contraction: c, matrix, tile, threads } = *product;
+    let FragmentProduct { reduce, contraction: c, matrix, tile, threads, left: how } = *product;
     let Matrix { m, n, k: depth } = matrix;
     let reductions = sketch.f.reduction_loops(reduce);
     let spatial = sketch.inside(reduce, loops.subgroup)?.into_iter().filter(|v| !reductions.contains(v));
@@ -335,7 +354,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     let k = sketch.split(k, &[0, tile.depth / depth, depth], &["o", "i", "k"])?;
     sketch.reorder(&[&k[..2], &pieces, &[row, column, k[2]]].concat())?;
     sketch.apply(PadReduction { block: reduce })?;
-    let (a, b) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_b")));
+    let (a, b) = (Name::new(&format!("{reduce}_a")), product.right());
     let (left, right) = (c.left.to_string(), (1 - c.left).to_string());
     let around = sketch.loops(reduce)?;
     let subgroups: Vec<Name> =
@@ -345,12 +364,31 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
         let order: Vec<Name> = subgroups.iter().copied().chain(piece).chain([own]).collect();
         let used = if into == a { tile.subgroups.0 > 1 } else { tile.subgroups.1 > 1 };
         let rows = 1 + i64::from(used) + i64::from(piece.is_some());
-        let (operand, at, pad) = (operand.clone(), k[0], PAD.min(sketch.profile.matrix_load_bytes() / 2));
+        let at = match how {
+            LeftOperand::Whole(at) | LeftOperand::Rows(at) if into == a => at,
+            _ => k[0],
+        };
+        let (operand, pad) = (operand.clone(), PAD.min(sketch.profile.matrix_load_bytes() / 2));
         sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad, rows, narrow: true })?;
     }
-    let apart = copy_apart(sketch, product, [a, b], k[0])?;
+    match how {
+        LeftOperand::EachStep => {}
+        LeftOperand::Whole(at) => copy_cooperatively(sketch, a, at, threads)?,
+        LeftOperand::Rows(at) => {
+            let inner: Vec<Name> = k.iter().map(|v| Name::new(&format!("{a}_{v}"))).collect();
+            copy_rows(sketch, a, at, &inner, threads)?;
+        }
+    }
+    let each_step = how == LeftOperand::EachStep;
+    let stepwise = if each_step { vec![a, b] } else { vec![b] };
+    let apart = each_step && copy_apart(sketch, product, [a, b], k[0])?;
+    let mut across = Vec::new();
     if !apart {
-        for into in [a, b] {
+        for &into in &stepwise {
+            if threads.1 != 1 && copy_across(sketch, into, k[0], threads)? {
+                across.push(into);
+                continue;
+            }
             // Fewer threads with 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic
             // unless they stand under a condition (RADV) would part those of the operands.
             let all = ThreadRange { first: 0, count: threads.0 };
@@ -362,7 +400,13 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     sketch.apply(DecomposeReduction { block: reduce, at: taps.unwrap_or(k[0]) })?;
     let always = !sketch.profile.quirks.has(&SINKS_LOADS);
     let around = taps.unwrap_or(Name::new(""));
-    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, b], double_buffer: false, always, around })?;
+    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: stepwise, double_buffer: false, always, around })?;
+    for copy in across {
+        let loads = ["first", "next"].map(|part| Name::new(&format!("{copy}_{part}")));
+        let made = |b: &&Name| sketch.f.body.blocks().iter().any(|own| own.name == **b);
+        let loads: Vec<Name> = loads.iter().filter(made).copied().collect();
+        store_across(sketch, copy, &loads)?;
+    }
     if apart {
         let [into, buffer] = [a, b].map(|b| Name::new(&format!("{b}_next")));
         sketch.apply(MergeBuffers { buffer, into })?;

@@ -50,7 +50,7 @@ pub(super) struct FragmentTile {
 
 /// What a lane holds beside sums where both operands are rows of neighbours, and little is made of the results.
 pub(super) const PLAIN: Holdings =
-    Holdings { vectors: [true; 2], wide: [false; 2], computed: [None; 2], windows: None, functions: false };
+    Holdings { vectors: [true; 2], wide: [false; 2], computed: [None; 2], windows: None, functions: false, others: 0 };
 
 impl FragmentTile {
     pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> FragmentTile {
@@ -152,7 +152,7 @@ impl FragmentTile {
         let results = if h.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
         let copied = self.copied(m, lanes, h, self.passing(p, m).is_some());
         let others = (operands / lanes + copied + self.hoisted(p, m, lanes, h)).max(results);
-        most <= 0 || rows * columns / lanes + others <= most
+        most <= 0 || rows * columns / lanes + others + h.others <= most
     }
     /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has
     /// more of them. Elsewhere all of both are loaded before the first product, which waits for fewer of them.

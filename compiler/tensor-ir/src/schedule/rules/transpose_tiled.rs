@@ -9,7 +9,7 @@
 //! The estimate chooses the tile, and whether one pays.
 
 use super::candidate::Candidate;
-use super::cooperate::copy_cooperatively;
+use super::cooperate::{copy_cooperatively, load_paths};
 use super::decline::Decline;
 use super::sketch::Sketch;
 use super::unit::{Unit, block_of};
@@ -20,7 +20,7 @@ use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, transpose_kernel};
 use crate::schedule::tiles::{TransposeTile, Transposition, VECTOR};
 use crate::schedule::{Axis, StageInRegisters, StageInShared};
-use crate::tir::{BufferId, Expr, LoopKind, Scope};
+use crate::tir::{BufferId, LoopKind, Scope};
 
 candidate! {
     /// A tile of a transpose.
@@ -141,38 +141,6 @@ fn stage(sketch: &mut Sketch<'_>, block: Name, t: &Transposition, at: Name, pad:
         out.push(into);
     }
     Ok(out)
-}
-
-/// The operand paths of all loads of `e`, in the order of [`Expr::loads`].
-fn load_paths(e: &Expr, path: &str, out: &mut Vec<String>) {
-    let mut below = |step: usize, a: &Expr| {
-        let to = if path.is_empty() { step.to_string() } else { format!("{path}.{step}") };
-        load_paths(a, &to, out);
-    };
-    match e {
-        Expr::Load(..) => out.push(path.to_string()),
-        // A cast is a step of its own only above what has no operands.
-        Expr::Cast(_, a) if matches!(below_casts(a), Expr::Load(..)) => below(0, a),
-        Expr::Cast(_, a) => load_paths(a, path, out),
-        Expr::Unary(_, a) => below(0, a),
-        Expr::Binary(_, a, b) => {
-            below(0, a);
-            below(1, b);
-        }
-        Expr::Select(c, a, b) => {
-            below(0, c);
-            below(1, a);
-            below(2, b);
-        }
-        Expr::Const(..) | Expr::Index(..) | Expr::All(..) => {}
-    }
-}
-
-fn below_casts(mut e: &Expr) -> &Expr {
-    while let Expr::Cast(_, a) = e {
-        e = a;
-    }
-    e
 }
 
 /// Distributes a copy over the workgroup, and loads all that a thread copies before its first store.
