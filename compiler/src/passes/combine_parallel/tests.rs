@@ -108,9 +108,9 @@ fn packed_weights_are_joined_as_they_are_packed() {
     let mut cx = PassContext::default();
     run_pass(&products(false), &mut joined, &mut cx).unwrap();
     let f = joined.main();
-    let products: Vec<_> = f.walk().into_iter().filter(|&n| f.nodes[n].op.name() == "matmul").collect();
-    assert_eq!(products.len(), 1, "{:?}", cx.remarks);
-    let weights = f.nodes[products[0]].inputs[1].unwrap();
+    let left: Vec<_> = f.walk().into_iter().filter(|&n| f.nodes[n].op.name() == "matmul").collect();
+    assert_eq!(left.len(), 1, "{:?}", cx.remarks);
+    let weights = f.nodes[left[0]].inputs[1].unwrap();
     assert_eq!(f.ty(weights).const_shape().unwrap(), [8, 16], "{:?}", cx.remarks);
     assert_eq!(run_function(&joined, joined.entry, &[x.clone()]).unwrap(), want);
     // Blocks of another size are other weights.
