@@ -215,7 +215,10 @@ impl Groups<'_> {
         };
         drafts.iter().map(of).sum()
     }
-    /// What is saved by new groups in the place of old ones, in words, if they do not cost more.
+    /// The costs of new groups and of the old ones that they replace, in words.
+    ///
+    /// # Errors
+    /// The same, if they cost more.
     fn saved(&self, old: &[Draft], new: &[Draft]) -> Result<String, String> {
         let (Some(before), Some(after)) = (self.cost(old), self.cost(new)) else {
             return Err("a kernel has no estimate".into());

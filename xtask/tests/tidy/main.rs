@@ -180,6 +180,7 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
         &["DequantizeBlocks", "MatMul", "Transpose"],
         "products of decoded weights, as their importer writes them",
     ),
+    ("passes/concat_parts.rs", &["Concat", "Insert", "Slice"], "the pass's ops"),
     ("passes/split_to_slices.rs", &["Slice", "Split"], "the pass's ops"),
     ("passes/transposed_phases.rs", &["ConvTranspose"], "the pass's op"),
     ("passes/winograd.rs", &["Conv"], "the pass's op"),

@@ -34,6 +34,7 @@ mod plain;
 mod print_loops;
 mod provenance;
 mod rows;
+mod update;
 pub use crate::arena::BufferId;
 pub use crate::int::{Cond, CondOp};
 pub use analysis::FusionKind;
@@ -44,6 +45,7 @@ pub use instruction::{InstrRef, Instruction, Refusal};
 pub use intrinsic::MatrixRole;
 pub use print_loops::print_loops;
 pub use provenance::{Provenance, StageSet};
+pub use update::Update;
 
 use crate::dtype::DType;
 use crate::int::{Bounds, Int, print::number};
@@ -160,16 +162,6 @@ pub struct Param {
     pub buffer: BufferId,
     /// Its direction.
     pub access: Access,
-}
-
-/// A write parameter of which the function stores a part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Update {
-    /// The write parameter.
-    pub result: BufferId,
-    /// The read parameter whose elements the others are: a caller gives both the same memory. Its loads never touch
-    /// an element that is stored. Without one the others are not specified.
-    pub of: Option<BufferId>,
 }
 
 /// A physical rearrangement of a read parameter that the caller does once (prepacking): the tensor function
@@ -372,28 +364,6 @@ impl TensorFunction {
     /// Buffers of the write parameters.
     pub fn outputs(&self) -> impl Iterator<Item = BufferId> + '_ {
         self.params.iter().filter(|p| p.access == Access::Write).map(|p| p.buffer)
-    }
-    /// The update of this result, if it is stored in part.
-    pub fn update(&self, result: BufferId) -> Option<&Update> {
-        self.updates.iter().find(|u| u.result == result)
-    }
-    /// True if it is proved that no update's operand is read where the result is stored.
-    pub fn updates_are_apart(&self) -> bool {
-        let (blocks, bounds) = (self.body.blocks(), self.bounds());
-        let disjoint = |a: &[Int], b: &[Int]| {
-            let ranges = |i: &Int| crate::int::range(i, &bounds);
-            let mut pairs = a.iter().zip(b).filter_map(|(a, b)| Some((ranges(a)?, ranges(b)?)));
-            a.len() == b.len() && pairs.any(|(a, b)| a.1 < b.0 || b.1 < a.0)
-        };
-        self.updates.iter().all(|u| {
-            let stores = || blocks.iter().filter(|b| b.buffer == u.result);
-            let loads = blocks.iter().flat_map(|b| b.value.loads());
-            loads.filter(|l| Some(l.0) == u.of).all(|l| stores().all(|s| disjoint(&l.1, &s.indices)))
-        })
-    }
-    /// The buffer in whose memory `b` is: the result, for an operand that is updated.
-    pub fn memory_of(&self, b: BufferId) -> BufferId {
-        self.updates.iter().find(|u| u.of == Some(b)).map_or(b, |u| u.result)
     }
     /// The stages, when the body is still a sequence of perfect serial nests; `None` once scheduled otherwise.
     pub fn stages(&self) -> Option<Vec<Stage<'_>>> {
