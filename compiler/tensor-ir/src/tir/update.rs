@@ -28,7 +28,7 @@ impl TensorFunction {
         self.updates.iter().all(|u| {
             let stores = || blocks.iter().filter(|b| b.buffer == u.result);
             let loads = blocks.iter().flat_map(|b| b.value.loads());
-            loads.filter(|l| Some(l.0) == u.of).all(|l| stores().all(|s| disjoint(&l.1, &s.indices)))
+            loads.filter(|l| Some(l.0) == u.of).all(|l| stores().all(|s| disjoint(l.1, &s.indices)))
         })
     }
     /// The buffer in whose memory `b` is: the result, for an operand that is updated.
