@@ -205,7 +205,7 @@ impl Placing<'_> {
         }
     }
 
-    /// A result of node `n` takes the buffer of this operand, or that of a copy.
+    /// A result of node `n` takes the buffer of this operand, or of its copy.
     fn in_place_result(&mut self, n: NodeId, operand: ValueId, result: ValueId) {
         let from = self.placed.location[&operand];
         let aliases = &self.scheduled.lowered.aliases;

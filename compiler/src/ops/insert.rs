@@ -14,7 +14,7 @@ pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
     /// The last operand with the others in it, each from its place of `starts` along `axis`. Without that operand (one
-    /// for each place), the result has `size` elements along the axis, and those of no operand are not specified.
+    /// for each place), the result has `size` elements along the axis, and the others are not specified.
     /// Kernels store the operands alone, in the memory of the last one.
     pub struct Insert("insert") {
         /// The axis.

@@ -151,7 +151,7 @@ impl<'a> ComputeContext<'a> {
         self.push(name, loops, out, s, value, reduce);
         out
     }
-    /// The result, stored in parts: for each value its first index along `axis`. The other elements are those of
+    /// The result, stored in parts: for each value its first index along `axis`. The other elements are from
     /// operand `of`, if there is one ([`Update`]).
     pub fn update(&mut self, axis: usize, parts: &[(BufferId, Int)], of: Option<BufferId>) -> BufferId {
         let ty = self.output_types[0].clone();

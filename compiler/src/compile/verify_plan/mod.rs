@@ -344,7 +344,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A dispatch binds each buffer that it writes only once, among those of `bound`.
+    /// A dispatch binds each buffer that it writes only once in `bound`.
     fn check_apart(
         &self,
         bound: &[(BufferIndex, u32)],

@@ -30,6 +30,7 @@ mod instruction;
 pub mod intrinsic;
 mod open;
 pub mod operations;
+mod param;
 mod plain;
 mod print_loops;
 mod provenance;
@@ -43,9 +44,9 @@ pub use expr::{Expr, Scalar};
 pub use functions::{BinaryOp, Domain, Real, UnaryOp, WithBinary, WithUnary, Work};
 pub use instruction::{InstrRef, Instruction, Refusal};
 pub use intrinsic::MatrixRole;
+pub use param::{Access, Param, Update};
 pub use print_loops::print_loops;
 pub use provenance::{Provenance, StageSet};
-pub use update::Update;
 
 use crate::dtype::DType;
 use crate::int::{Bounds, Int, print::number};
@@ -144,24 +145,6 @@ impl Buffer {
             self.encoding = Encoding::Native;
         }
     }
-}
-
-/// A parameter's direction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-pub enum Access {
-    /// Only read.
-    Read,
-    /// Written; completely, unless there is an [`Update`] of it.
-    Write,
-}
-
-/// A parameter of a tensor function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Param {
-    /// Its buffer.
-    pub buffer: BufferId,
-    /// Its direction.
-    pub access: Access,
 }
 
 /// A physical rearrangement of a read parameter that the caller does once (prepacking): the tensor function

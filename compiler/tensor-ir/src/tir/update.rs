@@ -3,16 +3,6 @@
 use super::{BufferId, TensorFunction};
 use crate::int::{Int, range};
 
-/// A write parameter of which the function stores a part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Update {
-    /// The write parameter.
-    pub result: BufferId,
-    /// The read parameter whose elements the others are: a caller gives both the same memory. Its loads never touch
-    /// an element that is stored. Without one the others are not specified.
-    pub of: Option<BufferId>,
-}
-
 impl TensorFunction {
     /// The update of this result, if it is stored in part.
     pub fn update(&self, result: BufferId) -> Option<&Update> {
