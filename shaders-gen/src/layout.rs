@@ -262,8 +262,8 @@ fn word_of(dtype: DType, encoding: Encoding, scope: Scope, profile: &DeviceProfi
     }
 }
 
-/// The bindings of a kernel: parameters in order, then scratch, each with its slices. An operand that the kernel updates
-/// is bound as the result.
+/// The bindings of a kernel: parameters in order, then scratch, each with its slices. An operand that the kernel
+/// updates is bound as the result.
 pub(crate) fn plan_bindings(f: &TensorFunction, layouts: &FxHashMap<BufferId, StorageLayout>) -> Vec<Binding> {
     let params = f.params.iter().map(|p| p.buffer);
     let scratch = f.buffers.ids().filter(|b| !f.params.iter().any(|p| p.buffer == *b));

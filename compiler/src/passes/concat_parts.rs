@@ -111,7 +111,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// The parameter for a value of the caller, a new one if there is none.
+    /// The parameter for a value of the caller, or a new one.
     fn parameter(&mut self, v: ValueId, ty: &TensorType) -> ValueId {
         let f = &mut self.callee;
         if let Some(i) = self.inputs.iter().position(|x| *x == Some(v)) {

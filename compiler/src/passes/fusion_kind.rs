@@ -223,8 +223,8 @@ fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunctio
     Ok((te, reads, loads))
 }
 
-/// The tensor expression of a group, and the buffers of its constants; `constant` says which parameters are. `None` for a
-/// group that only gives its operand another shape, or has no expression.
+/// The tensor expression of a group, and the buffers of its constants; `constant` says which parameters are constant.
+/// `None` for a group that only gives its operand another shape, or has no expression.
 pub(super) fn kernel_expression(
     module: &Module,
     group: &Function,

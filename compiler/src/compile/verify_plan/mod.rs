@@ -12,8 +12,8 @@
 //!   of a host step, each condition and number of iterations that the host reads, each operand and result of a call,
 //!   and each result of the network;
 //! - kernels of one group do not overwrite each other's results and scratch before the last of them has run;
-//! - no dispatch reads a value in a buffer that it writes, but an operand that the result updates, which is there; a result of a host function on device buffers shares a
-//!   buffer with an operand only if it is declared in place of it;
+//! - no dispatch reads a value in a buffer that it writes, but an operand that the result updates, which is there; a
+//!   result of a host function on device buffers shares a buffer with an operand only if it is declared in place of it;
 //! - no step writes inputs or constants, and a called function writes only its own buffers;
 //! - after a branch, a buffer holds what both sides leave there: the earlier value if neither side writes it, a result
 //!   if both sides yield it;

@@ -1,6 +1,6 @@
 //! Results that a function stores in part, in the memory of an operand.
 
-use super::{BufferId, TensorFunction};
+use super::{BufferId, TensorFunction, Update};
 use crate::int::{Int, range};
 
 impl TensorFunction {
