@@ -1,6 +1,6 @@
 //! `merge-buffers`: joins two register buffers if no thread uses both, or two of workgroup memory if the last use
 //! of one is before the first of the other. That is proved. Barriers are derived later, from the accesses to the
-//! one buffer.
+//! one buffer. Workgroup memory of different shapes becomes a buffer of one dimension.
 //!
 //! Before -> after, `merge-buffers {buffer=bn, into=an}`:
 //!
@@ -11,12 +11,12 @@
 //!   b: bn[0] = q[y - 4]   if y >= 4   b: an[0] = q[y - 4]   if y >= 4
 //! ```
 
-use super::accesses::replace_buffer;
+use super::accesses::{replace_buffer, rewrite_accesses};
 use super::loops::find_buffer;
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::check::threads_at;
-use crate::int::Interval;
+use crate::int::{self, Int, Interval};
 use crate::name::Name;
 use crate::tir::{BufferId, LoopKind, Scope, Stmt, TensorFunction};
 
@@ -42,13 +42,21 @@ impl Instruction for MergeBuffers {
             );
             return Err(Refusal::at(self.buffer, text));
         }
-        if (a.dtype, &a.shape, a.encoding) != (b.dtype, &b.shape, b.encoding) {
+        let other_shape = a.shape != b.shape;
+        if (a.dtype, a.encoding) != (b.dtype, b.encoding) || other_shape && a.scope != Scope::Shared {
             return Err(Refusal::at(self.buffer, format!("is not of the type and shape of `{}`", self.into)));
         }
         if a.scope == Scope::Shared {
             if !one_after_another(&f.body, from, into) {
                 let text = format!("uses of `{}` and `{}` are not one after another", self.buffer, self.into);
                 return Err(Refusal::at(self.buffer, text));
+            }
+            if other_shape {
+                let sizes = [flatten(f, from), flatten(f, into)];
+                let [Some(a), Some(b)] = sizes.map(|s| s.as_const()) else {
+                    return Err(Refusal::at(self.buffer, "is of another shape, and a size is open"));
+                };
+                f.buffers[into].shape = vec![Int::new(a.max(b))];
             }
             replace_buffer(f, from, into);
             return Ok(());
@@ -64,6 +72,13 @@ impl Instruction for MergeBuffers {
         replace_buffer(f, from, into);
         Ok(())
     }
+}
+
+/// Lets all accesses of a buffer go by the place of the element; returns how many it has.
+fn flatten(f: &mut TensorFunction, buffer: BufferId) -> Int {
+    let shape = f.buffers[buffer].shape.clone();
+    rewrite_accesses(f, buffer, &|ix| vec![int::flatten_index(ix, &shape)]);
+    int::product(&shape)
 }
 
 fn uses(s: &Stmt, buffer: BufferId) -> bool {
@@ -94,6 +109,7 @@ fn one_after_another(s: &Stmt, a: BufferId, b: BufferId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::int::Int;
     use crate::schedule::testing::*;
 
     const TEXT: &str = "tensor @f(%p: f32[4], %q: f32[4], out %y: f32[4], out %z: f32[4]) {
@@ -138,6 +154,11 @@ mod tests {
         let into = g.body.blocks()[0].buffer;
         assert!(g.body.blocks().iter().all(|b| b.accesses(into)));
         assert_same(&f, &g);
+        let rows = text("bn").replace("%bn: f32[4]", "%bn: f32[2,4]");
+        let rows = parsed(&rows.replace("%bn[v]", "%bn[1, v]").replace("%bn[3 - u]", "%bn[1, 3 - u]"));
+        let g = scheduled(&rows, &["merge-buffers {buffer=bn, into=an}"]);
+        assert_eq!(g.buffers[g.body.blocks()[0].buffer].shape, [Int::new(8)], "of the larger one");
+        assert_same(&rows, &g);
         let later = parsed(&text("bn").replace("%bn[3 - u]", "%bn[3 - u] * %an[u]"));
         assert!(refusal(&later, "merge-buffers {buffer=bn, into=an}").contains("not one after another"));
     }

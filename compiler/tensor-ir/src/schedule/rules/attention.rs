@@ -394,10 +394,11 @@ impl Plan {
         scores.place(sketch, &of_scores)?;
         scores.accumulate(sketch, &of_scores)?;
         mix.accumulate(sketch, &of_mix)?;
-        let rows = self.parts.rows.iter().map(|r| Name::new(&format!("{r}_part")));
-        share_memory(sketch, &[scores.result(), mix.result()]);
+        let rows = self.parts.rows.iter().map(|r| Name::new(&format!("{r}_part_out")));
+        // In the order in which they are used.
+        let results = [scores.result()].into_iter().chain(rows).chain([mix.result()]);
+        share_memory(sketch, &results.collect::<Vec<Name>>());
         share_memory(sketch, &[scores.right(), mix.right()]);
-        share_memory(sketch, &rows.collect::<Vec<Name>>());
         Ok(())
     }
     /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
@@ -415,7 +416,7 @@ impl Plan {
     }
 }
 
-/// Lets the other blocks store to the workgroup memory of the first one, if that is of the same form.
+/// Lets the other blocks store to the workgroup memory of the first one, if that is of the same type.
 fn share_memory(sketch: &mut Sketch<'_>, blocks: &[Name]) {
     let name = |b: &Name| sketch.view().block(*b).map(|b| sketch.f.buffers[b.buffer].name);
     let buffers: Vec<Name> = blocks.iter().filter_map(name).collect();
