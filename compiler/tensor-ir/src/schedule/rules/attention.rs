@@ -2,18 +2,17 @@
 //! transformed results.
 //!
 //! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) are stored
-//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product's left
-//! operand is computed of the scores by the function's elementwise ops: on vectors one K step at a time, on matrix
-//! units all of it before the first step. So no score is stored in device memory, and accumulators are never rescaled.
-//! Both products are those of `matmul_tiled` or `matmul_matrix`, in tiles of the block's rows. On matrix units the left
-//! operand of the first product is loaded once for all tiles of columns, and buffers that are used one after another
-//! share memory.
+//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product reads
+//! the scores as its left operand, with the function's elementwise ops applied: one K step at a time, on matrix units
+//! all before the first step. So no score is stored in device memory, and accumulators are never rescaled. Both
+//! products are those of `matmul_tiled` or `matmul_matrix`, in tiles of the block's rows.
 
 use super::analysis::{Contraction, contraction, whole_unit};
 use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
+use super::copies::LeftOperand;
 use super::decline::Decline;
-use super::matmul_matrix::{FragmentProduct, LeftOperand};
+use super::matmul_matrix::FragmentProduct;
 use super::matmul_tiled::{TileLoops, accumulate, fuse_output, split_tile};
 use super::matrix_tile::{self, Matrix, PLAIN};
 use super::predict::with_parameters;

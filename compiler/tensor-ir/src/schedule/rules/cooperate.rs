@@ -10,11 +10,10 @@ use crate::schedule::estimate::{Combination, combination_cost};
 use crate::schedule::{
     Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, OffsetLoop, Rfactor, StageInRegisters, TransformLayout,
 };
-use crate::tir::analysis::operands::without_casts;
-use crate::tir::{Block, BufferId, Expr, Scope};
+use crate::tir::{Block, BufferId, Scope};
 
 /// Elements of one vector.
-const VECTOR: i64 = 4;
+pub(super) const VECTOR: i64 = 4;
 /// Bytes that a thread loads at once.
 pub(super) const LOAD_BYTES: i64 = 16;
 
@@ -64,112 +63,8 @@ pub(super) fn copy_cooperatively(
     vectorize_run(sketch, run)
 }
 
-/// Distributes the copy nest of block `copy` over all `threads`, where its loads are contiguous along one loop and its
-/// stores along another one. A thread has blocks of both: it loads vectors along the first and stores vectors along the
-/// second, so that no element is stored alone. [`store_across`] makes the vectors, when the loads are parted from the
-/// stores. Returns false, without changes, if the copy is not of this form.
-pub(super) fn copy_across(sketch: &mut Sketch<'_>, copy: Name, at: Name, threads: (i64, i64)) -> Result<bool, Decline> {
-    let mut tried = sketch.clone();
-    let loops = tried.inside(copy, at)?;
-    let whole = |v: &Name| sketch.extent_of(*v).is_some_and(|n| n % VECTOR == 0);
-    let along =
-        |of: &dyn Fn((i64, i64)) -> bool| loops.iter().copied().find(|v| whole(v) && of(strides(sketch, copy, *v)));
-    let (Some(loaded), Some(stored)) = (along(&|s| s.0 == 1 && s.1 > 1), along(&|s| s.1 == 1 && s.0 > 1)) else {
-        return Ok(false);
-    };
-    let blocks = loops.iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product::<i64>() / (VECTOR * VECTOR);
-    let narrow = element_bytes(sketch, copy) * VECTOR < LOAD_BYTES;
-    let loaded = tried.split(loaded, &[0, VECTOR], &["q", "v"])?;
-    let stored = tried.split(stored, &[0, VECTOR], &["q", "v"])?;
-    if !narrow || 2 * blocks < threads.0 * threads.1 || !reads_neighbours(&tried, copy, &loaded[1..], VECTOR) {
-        return Ok(false);
-    }
-    let own = [stored[1], loaded[1]];
-    let mut order: Vec<Name> = tried.inside(copy, at)?.into_iter().filter(|v| !own.contains(v)).collect();
-    // Neighbouring threads store neighbouring vectors.
-    order.sort_by_key(|v| std::cmp::Reverse(strides(&tried, copy, *v).1));
-    tried.reorder(&order.iter().chain(&own).copied().collect::<Vec<Name>>())?;
-    let flat = tried.fuse(&order, Name::new(&format!("{copy}_f")))?;
-    distribute(&mut tried, flat, threads)?;
-    *sketch = tried;
-    Ok(true)
-}
-
-/// Makes vectors of the blocks of [`copy_across`], of whose copy `loads` are the loads into registers.
-pub(super) fn store_across(sketch: &mut Sketch<'_>, copy: Name, loads: &[Name]) -> Result<(), Decline> {
-    let innermost = |sketch: &Sketch<'_>, block: Name| -> Result<[Name; 2], Decline> {
-        let loops = sketch.loops(block)?;
-        loops.last_chunk::<2>().map(|l| [l[0].var, l[1].var]).ok_or_else(Decline::other_kind)
-    };
-    for block in loads {
-        let [outer, inner] = innermost(sketch, *block)?;
-        sketch.unroll(outer)?;
-        sketch.vectorize(inner)?;
-    }
-    let [outer, inner] = innermost(sketch, copy)?;
-    sketch.reorder(&[inner, outer])?;
-    sketch.unroll(inner)?;
-    Ok(sketch.vectorize(outer)?)
-}
-
-/// Distributes the copy nest of block `copy` over `threads`: rows along y, and elements of a row, which the loops
-/// `inner` count, along x. What a row's elements share is loaded once a row.
-pub(super) fn copy_rows(
-    sketch: &mut Sketch<'_>,
-    copy: Name,
-    at: Name,
-    inner: &[Name],
-    threads: (i64, i64),
-) -> Result<(), Decline> {
-    let (own, rows): (Vec<Name>, Vec<Name>) = sketch.inside(copy, at)?.into_iter().partition(|v| inner.contains(v));
-    sketch.reorder(&[rows.as_slice(), &own].concat())?;
-    let row = sketch.fuse(&rows, Name::new(&format!("{copy}_row")))?;
-    let element = sketch.fuse(&own, Name::new(&format!("{copy}_all")))?;
-    let count = sketch.extent_of(row).unwrap_or(1);
-    let row = sketch.split(row, &[threads.1.min(count), 0], &["t", "i"])?;
-    let element = sketch.split(element, &[0, threads.0], &["o", "t"])?;
-    sketch.reorder(&[row[0], element[1], row[1], element[0]])?;
-    sketch.bind(row[0], Axis::LocalY)?;
-    sketch.bind(element[1], Axis::LocalX)?;
-    let value = sketch.view().block(copy).map(|b| b.value.clone()).ok_or_else(Decline::other_kind)?;
-    let mut paths = Vec::new();
-    load_paths(&value, "", &mut paths);
-    for (n, ((_, index), operand)) in value.loads().into_iter().zip(paths).enumerate() {
-        if !index.iter().any(|i| element.iter().any(|v| i.uses(*v))) {
-            let into = Name::new(&format!("{copy}_of_row{n}"));
-            sketch.apply(StageInRegisters { block: copy, operand, at: row[1], into, narrow: false })?;
-        }
-    }
-    Ok(())
-}
-
-/// The operand paths of all loads of `e`, in the order of [`Expr::loads`].
-pub(super) fn load_paths(e: &Expr, path: &str, out: &mut Vec<String>) {
-    let mut below = |step: usize, a: &Expr| {
-        let to = if path.is_empty() { step.to_string() } else { format!("{path}.{step}") };
-        load_paths(a, &to, out);
-    };
-    match e {
-        Expr::Load(..) => out.push(path.to_string()),
-        // A cast is a step of its own only above what has no operands.
-        Expr::Cast(_, a) if matches!(without_casts(a), Expr::Load(..)) => below(0, a),
-        Expr::Cast(_, a) => load_paths(a, path, out),
-        Expr::Unary(_, a) => below(0, a),
-        Expr::Binary(_, a, b) => {
-            below(0, a);
-            below(1, b);
-        }
-        Expr::Select(c, a, b) => {
-            below(0, c);
-            below(1, a);
-            below(2, b);
-        }
-        Expr::Const(..) | Expr::Index(..) | Expr::All(..) => {}
-    }
-}
-
 /// Gives the iterations of a loop to the threads of a workgroup, along x and y.
-fn distribute(sketch: &mut Sketch<'_>, flat: Name, threads: (i64, i64)) -> Result<(), Decline> {
+pub(super) fn distribute(sketch: &mut Sketch<'_>, flat: Name, threads: (i64, i64)) -> Result<(), Decline> {
     // Fewer than there are threads: the last rows of threads have none.
     let count = sketch.extent_of(flat).filter(|n| n % threads.0 == 0).map_or(i64::MAX, |n| n / threads.0);
     let parts = sketch.split(flat, &[0, threads.1.min(count.max(1)), threads.0], &["o", "y", "x"])?;
@@ -299,7 +194,7 @@ pub(super) fn loaded_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
 }
 
 /// The same for the stored type, if that is narrower.
-fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
+pub(super) fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
     let blocks = sketch.f.body.blocks();
     let stored = blocks.iter().find(|b| b.name == copy).map(|b| sketch.f.buffers[b.buffer].dtype.size() as i64);
     loaded_bytes(sketch, copy).min(stored.unwrap_or(LOAD_BYTES))
@@ -319,7 +214,7 @@ fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) ->
 
 /// The strides of `var` in device memory and in the block's own buffer, in elements. If a stride varies (as with a
 /// clamp to the border), it is taken in the middle of all loops; if it is not known, the largest possible one.
-fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
+pub(super) fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return (0, 0) };
     let bounds = sketch.f.bounds();
@@ -336,7 +231,7 @@ fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
 
 /// True if the block loads from device memory, and each load that depends on the loops `along` reads `length`
 /// contiguous elements, starting at a multiple of `length`, or one element that all of them share.
-fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i64) -> bool {
+pub(super) fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i64) -> bool {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return false };
     let bounds = sketch.f.bounds();

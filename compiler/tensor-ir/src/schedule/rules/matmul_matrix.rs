@@ -15,9 +15,8 @@
 
 use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
-use super::cooperate::{
-    ThreadRange, copy_across, copy_by_part, copy_cooperatively, copy_rows, loaded_bytes, store_across,
-};
+use super::cooperate::{ThreadRange, copy_by_part, loaded_bytes};
+use super::copies::{LeftOperand, copy_steps, store_across};
 use super::decline::Decline;
 use super::direct;
 use super::matmul_tiled::fuse_output;
@@ -234,17 +233,6 @@ pub(super) struct FragmentProduct<'c> {
     pub left: LeftOperand,
 }
 
-/// When a product on matrix units stores its left operand in workgroup memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeftOperand {
-    /// Each K step stores its part.
-    EachStep,
-    /// All of it is stored before the K steps, in this loop.
-    Whole(Name),
-    /// The same, where elements of a row are computed of values that they share.
-    Rows(Name),
-}
-
 fn compute(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
@@ -364,49 +352,21 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
         let order: Vec<Name> = subgroups.iter().copied().chain(piece).chain([own]).collect();
         let used = if into == a { tile.subgroups.0 > 1 } else { tile.subgroups.1 > 1 };
         let rows = 1 + i64::from(used) + i64::from(piece.is_some());
-        let at = match how {
-            LeftOperand::Whole(at) | LeftOperand::Rows(at) if into == a => at,
-            _ => k[0],
-        };
+        let at = if into == a { how.at(k[0]) } else { k[0] };
         let (operand, pad) = (operand.clone(), PAD.min(sketch.profile.matrix_load_bytes() / 2));
         sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad, rows, narrow: true })?;
     }
-    match how {
-        LeftOperand::EachStep => {}
-        LeftOperand::Whole(at) => copy_cooperatively(sketch, a, at, threads)?,
-        LeftOperand::Rows(at) => {
-            let inner: Vec<Name> = k.iter().map(|v| Name::new(&format!("{a}_{v}"))).collect();
-            copy_rows(sketch, a, at, &inner, threads)?;
-        }
-    }
+    how.copy(sketch, a, &k, threads)?;
     let each_step = how == LeftOperand::EachStep;
     let stepwise = if each_step { vec![a, b] } else { vec![b] };
     let apart = each_step && copy_apart(sketch, product, [a, b], k[0])?;
-    let mut across = Vec::new();
-    if !apart {
-        for &into in &stepwise {
-            if threads.1 != 1 && copy_across(sketch, into, k[0], threads)? {
-                across.push(into);
-                continue;
-            }
-            // Fewer threads with 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic
-            // unless they stand under a condition (RADV) would part those of the operands.
-            let all = ThreadRange { first: 0, count: threads.0 };
-            if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
-                copy_cooperatively(sketch, into, k[0], threads)?;
-            }
-        }
-    }
+    let by_part = threads.1 == 1 && passing.is_some();
+    let across = if apart { vec![] } else { copy_steps(sketch, &stepwise, k[0], threads, by_part)? };
     sketch.apply(DecomposeReduction { block: reduce, at: taps.unwrap_or(k[0]) })?;
     let always = !sketch.profile.quirks.has(&SINKS_LOADS);
     let around = taps.unwrap_or(Name::new(""));
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: stepwise, double_buffer: false, always, around })?;
-    for copy in across {
-        let loads = ["first", "next"].map(|part| Name::new(&format!("{copy}_{part}")));
-        let made = |b: &&Name| sketch.f.body.blocks().iter().any(|own| own.name == **b);
-        let loads: Vec<Name> = loads.iter().filter(made).copied().collect();
-        store_across(sketch, copy, &loads)?;
-    }
+    across.into_iter().try_for_each(|copy| store_across(sketch, copy))?;
     if apart {
         let [into, buffer] = [a, b].map(|b| Name::new(&format!("{b}_next")));
         sketch.apply(MergeBuffers { buffer, into })?;

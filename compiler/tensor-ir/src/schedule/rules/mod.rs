@@ -23,6 +23,7 @@ mod candidate;
 mod choices_tests;
 mod choosing;
 mod cooperate;
+mod copies;
 mod decline;
 mod describe;
 mod direct;

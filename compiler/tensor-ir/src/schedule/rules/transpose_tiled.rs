@@ -9,7 +9,8 @@
 //! The estimate chooses the tile, and whether one pays.
 
 use super::candidate::Candidate;
-use super::cooperate::{copy_cooperatively, load_paths};
+use super::cooperate::copy_cooperatively;
+use super::copies::load_paths;
 use super::decline::Decline;
 use super::sketch::Sketch;
 use super::unit::{Unit, block_of};
