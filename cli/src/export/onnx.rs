@@ -6,7 +6,7 @@ use compiler::graph::Module;
 use compiler::onnx::{export_onnx, export_onnx_beside};
 use compiler::ops::control::Const;
 use compiler::passes::{
-    MixedPrecision, PassContext, PipelineOptions, Sequential, Winograd, default_pipeline, halve_ports,
+    ConcatParts, MixedPrecision, PassContext, PipelineOptions, Sequential, Winograd, default_pipeline, halve_ports,
 };
 use compiler::profile::DeviceProfile;
 use std::io::Write;
@@ -90,8 +90,8 @@ fn passes(a: &ExportArgs, module: &Module, profile: &DeviceProfile) -> Result<Pi
     } else {
         chosen_pipeline(module, &a.common, profile, &[])?.0
     };
-    // ONNX has no operators for Winograd's transforms: convolutions stay convolutions.
-    options.disabled.push(Winograd::NAME.into());
+    // ONNX has no operators for Winograd's transforms and for results that are stored in parts.
+    options.disabled.extend([Winograd::NAME, ConcatParts::NAME].map(Into::into));
     if !a.optimized {
         let list = ["infer-types", MixedPrecision::NAME, "eliminate-dead"];
         options.passes = Some(list.map(String::from).to_vec());

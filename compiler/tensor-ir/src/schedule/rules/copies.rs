@@ -51,7 +51,7 @@ impl LeftOperand {
 
 /// Distributes the copies of a K step over `threads`; returns those that go across their loads. With `by_part` fewer
 /// threads copy 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic unless they stand
-/// under a condition (RADV) would part those of the operands.
+/// under a condition (RADV) would part the operands' loads.
 pub(super) fn copy_steps(
     sketch: &mut Sketch<'_>,
     copies: &[Name],
