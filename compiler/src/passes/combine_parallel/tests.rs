@@ -112,7 +112,7 @@ fn packed_weights_are_joined_as_they_are_packed() {
     assert_eq!(left.len(), 1, "{:?}", cx.remarks);
     let weights = f.nodes[left[0]].inputs[1].unwrap();
     assert_eq!(f.ty(weights).const_shape().unwrap(), [8, 16], "{:?}", cx.remarks);
-    assert_eq!(run_function(&joined, joined.entry, &[x.clone()]).unwrap(), want);
+    assert_eq!(run_function(&joined, joined.entry, std::slice::from_ref(&x)).unwrap(), want);
     // Blocks of another size are other weights.
     let other = text.replacen("{block=8, size=8}", "{block=4, size=8}", 1).replacen("f32[6,1]", "f32[6,2]", 1);
     let mut apart = parse_module(&other).unwrap_or_else(|e| panic!("{e}"));
