@@ -146,9 +146,10 @@ fn timeline(t: &CompileTrace) -> Value {
             "uncertainty_us": run.uncertainty_us, "spans": run.spans.iter().map(span).collect::<Vec<_>>() })
 }
 
-/// The stage that a reader sees first: the last one that fusion left.
+/// The stage that a reader sees first: the last graph that a pass changed.
 fn start_stage(t: &CompileTrace) -> usize {
-    t.passes.len().min(t.stages.len().saturating_sub(1))
+    let last = t.passes.len().min(t.stages.len().saturating_sub(1));
+    (1..=last).rev().find(|&s| !t.stages[s].delta.is_empty()).unwrap_or(0)
 }
 
 /// The stages that are graphs, and the different graphs among them.

@@ -110,7 +110,7 @@ impl Viewer {
     pub fn new(trace: CompileTrace) -> Result<Viewer, TraceError> {
         let document = Arc::new(Document::new(trace)?);
         Ok(Viewer {
-            stage: document.last_graph(),
+            stage: document.graph_of(document.last_graph()),
             tab: Tab::Node,
             dock: true,
             passes: true,

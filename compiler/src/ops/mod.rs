@@ -122,7 +122,7 @@ pub type OpResult<T> = Result<T, Fault>;
 /// # Meaning
 /// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes),
 /// [`homogeneity`](Op::homogeneity), [`clamp_bounds`](Op::clamp_bounds) ...), movement of data
-/// ([`is_view`](Op::is_view), [`keeps_elements`](Op::keeps_elements) ...), [`effects`](Op::effects), and how an op without a
+/// ([`is_view`](Op::is_view), [`moves_axes`](Op::moves_axes) ...), [`effects`](Op::effects), and how an op without a
 /// tensor expression runs on the host ([`eval_host`](Op::eval_host)).
 ///
 /// # Sizes

@@ -3,7 +3,9 @@
 //!
 //! The gain: the data are read once, there are fewer launches, and a device is filled that each sibling leaves partly
 //! idle. The cost: users of a part now read a slice. An op that moves data anyway (transpose, concatenation, another
-//! slice) takes a slice for free. An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
+//! slice) takes a slice for free.
+//!
+//! An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
 //! slice is a copy, and the epilogue of a sibling becomes a kernel of its own. The estimate weighs the siblings against
 //! the wider op and the copies.
 //!

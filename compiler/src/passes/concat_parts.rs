@@ -279,6 +279,11 @@ impl Groups<'_> {
         let axis = normalize_axis(op.axis, ty.rank()).ok()?;
         let whole = ty.shape[axis].as_const().and_then(|n| usize::try_from(n).ok())?;
         let parts = operands(f, concat, axis)?;
+        // Open sizes of operands may be written otherwise than the result's: they are not proved equal here.
+        let same = |v: ValueId| (0..ty.rank()).all(|d| d == axis || f.ty(v).shape[d] == ty.shape[d]);
+        if !parts.iter().all(|p| same(p.0)) {
+            return None;
+        }
         let placed = self.placed(&own, &parts, axis, &ty);
         if placed.is_empty() {
             return None;

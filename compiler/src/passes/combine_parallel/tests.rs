@@ -96,11 +96,27 @@ fn bindings_limit_the_width() {
 
 #[test]
 fn packed_weights_are_joined_as_they_are_packed() {
-    let text = "const @p : u32[6,1] = random(1)\nconst @ps : f32[6,1] = random(2)\nconst @q : u32[10,1] = random(3)\n\
-                const @qs : f32[10,1] = random(4)\ngraph @main(%x: f32[1,8]) -> (a: f32[6,1], b: f32[10,1]) {\n  %p = const @p\n  \
-                %ps = const @ps\n  %q = const @q\n  %qs = const @qs\n  %0 = dequantize_blocks %p, %ps {block=8, size=8}\n  \
-                %1 = transpose %0 {perm=[1,0]}\n  %2 = matmul %x, %1\n  %3 = dequantize_blocks %q, %qs {block=8, size=8}\n  \
-                %4 = transpose %3 {perm=[1,0]}\n  %5 = matmul %x, %4\n  %6 = transpose %2\n  %7 = transpose %5\n  return %6, %7\n}\n";
+    let text = "
+const @p : u32[6,1] = random(1)
+const @ps : f32[6,1] = random(2)
+const @q : u32[10,1] = random(3)
+const @qs : f32[10,1] = random(4)
+graph @main(%x: f32[1,8]) -> (a: f32[6,1], b: f32[10,1]) {
+  %p = const @p
+  %ps = const @ps
+  %q = const @q
+  %qs = const @qs
+  %0 = dequantize_blocks %p, %ps {block=8, size=8}
+  %1 = transpose %0 {perm=[1,0]}
+  %2 = matmul %x, %1
+  %3 = dequantize_blocks %q, %qs {block=8, size=8}
+  %4 = transpose %3 {perm=[1,0]}
+  %5 = matmul %x, %4
+  %6 = transpose %2
+  %7 = transpose %5
+  return %6, %7
+}
+";
     let m = parse_module(text).unwrap_or_else(|e| panic!("{e}"));
     let x = random_tensor(crate::dtype::DType::F32, &[1, 8], 5);
     let want = run_function(&m, m.entry, std::slice::from_ref(&x)).unwrap();

@@ -513,7 +513,7 @@ fn a_page_says_why_a_result_is_wrong_and_which_node_to_keep() {
 fn fusion_is_shown_with_both_sides_until_another_pass_is_chosen() {
     use crate::canvas::colour::ColourBy;
     let mut h = window([1400.0, 900.0]);
-    let fused = h.state().document().last_graph();
+    let fused = h.state().stages_before_fusion() + 1;
     h.state_mut().go_to_stage(0);
     assert!(!h.state().compare);
     h.state_mut().go_to_stage(fused);

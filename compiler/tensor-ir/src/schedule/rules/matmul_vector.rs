@@ -1,10 +1,12 @@
 //! Products of one row or a few, whose right operand lies along the reduction: weights `[n, k]`, also of a few bits.
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
-//! columns, as many as 16 bytes of the right operand hold or fewer words, and loads them at once. Elements that share a word are
-//! decoded from registers; a scale that the run shares multiplies the run's sum. The rows use the same weights. Then
-//! the threads combine their sums. Bytes stay four to a word in registers, and four products are one operation, on
-//! devices that have it.
+//! columns, as many as 16 bytes of the right operand hold or fewer words, and loads them at once.
+//!
+//! Elements that share a word are decoded from registers; a scale that the run shares multiplies the run's sum.
+//!
+//! All rows use the same weights. Then the threads combine their sums. Bytes stay four to a word in registers, and four
+//! products are one operation, on devices that have it.
 //!
 //! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
@@ -154,7 +156,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
     Ok(out)
 }
 
-/// Numbers of neighbours that a thread may take at a time: a load's, and those of fewer words.
+/// Numbers of neighbours that a thread may take at a time: a load's, and fewer words'.
 fn runs(found: &Found) -> Vec<i64> {
     let fits = |r: &i64| *r == found.run || (found.bytes.is_none() && *r >= found.sharing.max(2) && r % VECTOR == 0);
     [1, 2, 4].map(|parts| found.run / parts).into_iter().filter(fits).collect()

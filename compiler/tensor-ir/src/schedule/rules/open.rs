@@ -243,8 +243,8 @@ impl From<String> for Misfit {
     }
 }
 
-/// The open function with a trace that was proposed for some sizes, behind what was applied to it before. Memory of a workgroup or thread has a known size; a
-/// processor's task may have as much as a run needs.
+/// The open function with a trace that was proposed for some sizes, behind what was applied to it before. Memory of a
+/// workgroup or thread has a known size; a processor's task may have as much as a run needs.
 fn applied(f: &TensorFunction, proposed: &Scheduled, target: ScheduleTarget<'_>) -> Result<TensorFunction, Misfit> {
     let mut trace = proposed.function.trace.get(f.trace.len()..).unwrap_or_default().to_vec();
     let mut open = loop {

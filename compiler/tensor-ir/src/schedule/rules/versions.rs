@@ -129,9 +129,10 @@ pub fn versions(
 /// How many elements a packed constant has for each result of one row, at least, where one row decides how it lies.
 const READ_BY_ONE_ROW: i64 = 8;
 
-/// The schedule for all sizes that reads constants in an order that kernels for one row can read too, if `all` packs one
-/// so that they cannot, and both together cost less: at the typical size and at one row. The order is the one of the
-/// constants themselves, or the one that a version for one row gives them.
+/// The schedule for all sizes that reads constants in an order that kernels for one row can read too, if `all` packs
+/// one so that they cannot, and both together cost less: at the typical size and at one row.
+///
+/// The order is the constants' own, or the one that a version for one row gives them.
 pub fn in_one_order(
     f: &TensorFunction,
     constants: &[BufferId],
