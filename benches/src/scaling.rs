@@ -199,7 +199,7 @@ mod tests {
             let nodes = m.main().live_nodes();
             assert!((200..260).contains(&nodes), "{family:?}: {nodes}");
             let stats = optimize(&mut m, &DeviceProfile::lavapipe()).unwrap();
-            assert_eq!(stats.last().map(|s| s.name.as_str()), Some("fuse-ops"));
+            assert!(stats.iter().any(|s| s.name == "fuse-ops"), "{family:?}");
             compiler::verify::verify_module(&m).unwrap();
         }
     }
