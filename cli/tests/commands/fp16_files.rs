@@ -97,6 +97,36 @@ fn files_in_mixed_precision_have_one_float_type_a_node_and_agree() {
     }
 }
 
+/// A concat that a device's kernels store in parts is a concat in the optimised file: ONNX has no such results.
+#[test]
+fn a_concat_that_is_stored_in_parts_is_one_in_the_file() {
+    let text = "
+const @w : f32[16,16,1,1] = random(1)
+const @v : f32[8,8,3,3] = random(2)
+graph @main(%x: f32[1,16,12,12]) -> (y: f32[1,32,12,12]) {
+  %w = const @w
+  %v = const @v
+  %0 = conv %x, %w
+  %1 = relu %0
+  %2 = slice %1 {starts=[0], ends=[8], axes=[1]}
+  %3 = slice %1 {starts=[8], ends=[16], axes=[1]}
+  %4 = conv %3, %v {pads=[1,1,1,1]}
+  %5 = add %4, %3
+  %6 = max_pool %5 {kernel=[3,3], pads=[1,1,1,1]}
+  %7 = concat %2, %3, %5, %6 {axis=1}
+  return %7
+}
+";
+    let folder = Folder::new("parts");
+    let model = folder.model("parts.weft", text);
+    let (exact, file) = (folder.path("exact.npz"), folder.path("optimised.onnx"));
+    let said = weft(["explain", &model, "--target", "navi31", "-v"]).run().succeeded();
+    assert!(said.said().contains("are stored into their parts of the result"), "{}", said.said());
+    weft(["run", &model, "--device", "interpreter", "-q", "-o", &exact]).run().succeeded();
+    weft(["export", &model, "--target", "navi31", "--optimized", "-o", &file]).run().succeeded();
+    weft(["compare", &file, "--against", &exact, "--device", "cpu"]).run().succeeded();
+}
+
 /// Three products whose second result is beyond f16, and a third that brings it back.
 fn overflowing() -> String {
     let matrix = |v: &str| vec![v; 16].join(", ");
